@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+# convoy: plain make. `make help` lists the targets.
+
+.DEFAULT_GOAL := all
+SHELL := /bin/bash
+
+RELEASE := 1.0.0
+PREFIX ?= /usr/local
+DESTDIR ?=
+VARIANT ?= release
+CC ?= cc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+WERROR ?= 0
+DEPS ?= yes
+TRACE ?= build/trace/default.jsonl
+RUN_ARGS ?=
+
+# -- sources, by layer, sorted ------------------------------------------------------------------------------------
+
+CORE_SOURCES := error log memory status
+NET_SOURCES :=
+ROUND_SOURCES :=
+POLL_SOURCES :=
+SYNC_SOURCES :=
+PLUGIN_SOURCES :=
+LOAD_SOURCES :=
+CLI_SOURCES :=
+
+UNIT_TESTS := status
+CONFORMANCE_TESTS :=
+INTEGRATION_TESTS :=
+FAULT_TESTS :=
+ABI_TESTS :=
+FUZZERS :=
+TEST_LIB_SOURCES :=
+
+# -- flags ---------------------------------------------------------------------------------------------------------
+
+# The release variant puts the library, the command and the loader straight under build/, others under build/<variant>.
+OBJ := build/$(VARIANT)/obj
+ifeq ($(VARIANT),release)
+BIN := build
+else
+BIN := build/$(VARIANT)
+endif
+TEST_BIN := build/$(VARIANT)/tests
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wswitch-enum -Wformat=2
+ifeq ($(WERROR),1)
+WARNINGS += -Werror
+endif
+CPPFLAGS += -D_GNU_SOURCE -DCONVOY_RELEASE='"$(RELEASE)"' -Iinclude -Isrc -Iplugin -I.
+CFLAGS ?= -O2 -g
+CONVOY_CFLAGS := -std=c11 -fPIC -fvisibility=hidden -fno-plt -fno-common $(WARNINGS)
+LINK_UNDEFINED := -Wl,-z,defs
+
+# Variants. Test variants carry the fault hooks and the run-time checks of the thread and state tags.
+ifeq ($(VARIANT),debug)
+CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
+CFLAGS := -O1 -g
+else ifeq ($(VARIANT),asan)
+CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
+CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+LINK_UNDEFINED :=
+else ifeq ($(VARIANT),tsan)
+CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
+CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+LINK_UNDEFINED :=
+else ifeq ($(VARIANT),mutation)
+CPPFLAGS += -DCONVOY_MUTATIONS -DCONVOY_FAULTS
+CFLAGS := -O1 -g
+else ifeq ($(VARIANT),aarch64)
+CC := aarch64-linux-gnu-gcc
+else ifneq ($(VARIANT),release)
+$(error unknown VARIANT $(VARIANT): release, debug, asan, tsan, mutation, aarch64)
+endif
+
+objects = $(patsubst %,$(OBJ)/%.o,$(1))
+CORE_OBJECTS := $(call objects,$(addprefix src/core/,$(CORE_SOURCES)))
+NET_OBJECTS := $(call objects,$(addprefix src/net/,$(NET_SOURCES)))
+ROUND_OBJECTS := $(call objects,$(addprefix src/round/,$(ROUND_SOURCES)))
+POLL_OBJECTS := $(call objects,$(addprefix src/poll/,$(POLL_SOURCES)))
+SYNC_OBJECTS := $(call objects,$(addprefix src/sync/,$(SYNC_SOURCES)))
+PLUGIN_OBJECTS := $(call objects,$(addprefix plugin/,$(PLUGIN_SOURCES)))
+LOAD_OBJECTS := $(call objects,$(addprefix src/load/,$(LOAD_SOURCES)))
+CLI_OBJECTS := $(call objects,$(addprefix src/cli/,$(CLI_SOURCES)))
+TEST_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(TEST_LIB_SOURCES)))
+LIB_OBJECTS := $(CORE_OBJECTS) $(NET_OBJECTS) $(ROUND_OBJECTS) $(POLL_OBJECTS) $(SYNC_OBJECTS) $(PLUGIN_OBJECTS)
+
+# Linked statically and hidden: a host that exports a symbol of the same name must not hijack ours.
+STATIC_LIBS := -Wl,-Bstatic -ljansson -lsodium -Wl,-Bdynamic
+SYSTEM_LIBS := -ldl -lpthread
+
+.SECONDARY:
+
+.PHONY: all
+all: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy ## build the library, the loader and the command
+
+$(OBJ)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BIN)/libconvoy.so.1: $(LIB_OBJECTS) plugin/convoy.map
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libconvoy.so.1 -Wl,--version-script=plugin/convoy.map -Wl,--exclude-libs,ALL \
+	    $(LINK_UNDEFINED) -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=sha1 $(LIB_OBJECTS) $(STATIC_LIBS) \
+	    $(SYSTEM_LIBS) -o $@
+
+$(BIN)/libconvoy_loader.a: $(LOAD_OBJECTS) $(CORE_OBJECTS)
+	rm -f $@
+	ar rcs $@ $^
+
+$(BIN)/convoy: $(CLI_OBJECTS) $(BIN)/libconvoy_loader.a
+	$(CC) $(CFLAGS) $(CLI_OBJECTS) $(BIN)/libconvoy_loader.a $(STATIC_LIBS) $(SYSTEM_LIBS) -lm -o $@
+
+# -- tests ---------------------------------------------------------------------------------------------------------
+
+# Unit tests link the objects (internal functions are hidden in the library); all others load the library.
+$(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
+
+define HOST_TEST_RULE
+$(TEST_BIN)/$(1)/test_%: $(OBJ)/tests/$(1)/test_%.o $(TEST_LIB_OBJECTS) $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(filter %.o %.a,$$^) $$(STATIC_LIBS) -lcmocka $$(SYSTEM_LIBS) -lm -o $$@
+endef
+$(foreach kind,conformance integration fault abi,$(eval $(call HOST_TEST_RULE,$(kind))))
+
+UNIT_BINARIES := $(patsubst %,$(TEST_BIN)/unit/test_%,$(UNIT_TESTS))
+HOST_BINARIES := $(patsubst %,$(TEST_BIN)/conformance/test_%,$(CONFORMANCE_TESTS)) \
+                 $(patsubst %,$(TEST_BIN)/integration/test_%,$(INTEGRATION_TESTS)) \
+                 $(patsubst %,$(TEST_BIN)/fault/test_%,$(FAULT_TESTS)) \
+                 $(patsubst %,$(TEST_BIN)/abi/test_%,$(ABI_TESTS))
+
+.PHONY: test-unit
+test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
+	tests/run.sh $(UNIT_BINARIES)
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf build
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | sort | \
+	    awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
+	@echo "  variables: VARIANT=release|debug|asan|tsan|mutation|aarch64 CC=gcc|clang WERROR=1 DEPS=no TRACE=file PREFIX= DESTDIR="
+
+-include $(shell find build/$(VARIANT)/obj -name '*.d' 2>/dev/null)

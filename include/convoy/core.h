@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * convoy/core.h: contexts, groups, operations, and looking at them. Family "core", version 1.0.
+ *
+ * Life of a group, and what may be called when (every other pair gives BAD_STATE, or what the table says):
+ *
+ *   state      how it gets there                  start      test, wait  abandon   reopen   cancel  close
+ *   opening    group_open_start                   BAD_STATE  BAD_STATE   BAD_STATE BAD_STATE  ok      ok
+ *   ready      open finished, operation finished  ok         CLOSED      CLOSED    ok (*)     ok      ok
+ *   active     start returned OK                  BUSY       ok          ok        BUSY       ok      ok
+ *   stuck      TIMED_OUT or CANCELED              BUSY       ok          ok        BUSY       ok      ok
+ *   broken     BROKEN, PEER_LOST                  BROKEN     CLOSED      CLOSED    ok         ok      ok
+ *   failed     open failed                        BAD_STATE  BAD_STATE   BAD_STATE BAD_STATE  ok      ok
+ *   closing    group_close ran out of time        CLOSED     CLOSED      CLOSED    CLOSED     CLOSED  ok
+ *   closed     group_close returned OK            CLOSED     CLOSED      CLOSED    CLOSED     CLOSED  ok
+ *   forked     any call in a child of fork()      FORKED     FORKED      FORKED    FORKED     FORKED  ok, no effect
+ *
+ *   (*) in state ready, reopen is a no-op that reports the epoch unless a peer has already moved on.
+ *   group_info and group_describe are legal in every state but forked. "CLOSED" for test, wait and abandon in ready
+ *   and broken means: the operation value is stale. A closed group stays valid as a tombstone until its context is
+ *   closed; after context_close every handle of that context is dead.
+ */
+#ifndef CONVOY_CORE_H
+#define CONVOY_CORE_H
+
+#include "convoy/query.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CONVOY_CORE_MAJOR 1
+#define CONVOY_CORE_MINOR 0
+
+#define CONVOY_LOG_ERROR 1 /* work was lost */
+#define CONVOY_LOG_WARN 2  /* recovered */
+#define CONVOY_LOG_INFO 3  /* load, peers up and down */
+#define CONVOY_LOG_DEBUG 4
+#define CONVOY_LOG_TRACE 5
+
+/* Receives one finished line of text (no newline). Called on the thread that called in, never under a lock. */
+typedef void (*convoy_log_fn)(void *user, uint32_t level, const char *text, size_t length);
+
+/* IN: how a context behaves. All zero is a valid configuration. */
+struct convoy_context_config {
+    uint32_t struct_size;
+    uint32_t critical_flags; /* none defined */
+    uint32_t hint_flags;     /* none defined */
+    uint32_t log_level;      /* CONVOY_LOG_*; 0 = warn */
+    convoy_log_fn log;       /* NULL = nowhere */
+    void *log_user;
+    const void *secret; /* shared by all members, for the HMAC of the hello; copies; NULL = the empty secret */
+    size_t secret_bytes; /* at most 1,024 */
+    const char *settings; /* JSON object, copies; NULL = none. Names: see README, "Configuration". Precedence: this
+                             object, then CONVOY_<NAME> in the environment, then UCX_* for UCX's own settings */
+    size_t settings_length;
+};
+
+/*
+ * Host's own all-gather: every member calls it with the same number of bytes and receives count x bytes in member
+ * order. Returns 0, or anything else for failure. Its time is the host's, outside the deadline.
+ */
+typedef int32_t (*convoy_allgather_fn)(void *user, const void *mine, size_t bytes, void *all_out);
+
+#define CONVOY_GROUP_DEGRADE 1u /* critical: a lost member counts as presence "lost"; must agree on all members */
+
+/* IN: a group as this member sees it. */
+struct convoy_group_options {
+    uint32_t struct_size;
+    uint32_t critical_flags; /* CONVOY_GROUP_* */
+    uint32_t hint_flags;     /* none defined */
+    uint32_t own_index;      /* this member's position in member_ids */
+    const char *name; /* 1 to 127 bytes; names the group in reports and at the rendezvous; copies */
+    size_t name_length;
+    const int32_t *member_ids; /* the host's own rank numbers, in member order, all different, none negative; copies */
+    size_t member_count;       /* 1 to 1,024 */
+    int32_t own_id;            /* must equal member_ids[own_index] */
+    uint32_t listener_index;   /* which member listens at the rendezvous */
+    const char *rendezvous;    /* "tcp://host:port" (the group's name is the path); NULL with `allgather` or size 1 */
+    size_t rendezvous_length;
+    convoy_allgather_fn allgather; /* NULL with `rendezvous` */
+    void *allgather_user;
+    uint64_t epoch;           /* 0 = the listener picks; must be the same on all members */
+    uint64_t open_timeout_ns; /* for group_open and the whole of the split form; 0 = default */
+    uint64_t timeout_ns;      /* default of every operation of this group; 0 = the context's default */
+    uint32_t blob_bytes_max;  /* largest contribution; 0 = 16 KiB; at most 1 MiB; must agree */
+    uint32_t call_log_entries; /* ring size; 0 = 64; rounded up to a power of two, at most 65,536 */
+    const struct convoy_sync_schema *schema; /* row of sync gathers in this group, see sync.h; NULL = none; copies */
+    uint32_t sync_inner; /* members per data-parallel rank (tp x cp); 0 = 1; must divide member_count */
+    uint32_t sync_slots; /* world gather: data-parallel slots in the table; 0 = member_count / sync_inner */
+    const struct convoy_poll_faults *poll_faults; /* injected failures, see poll.h; NULL = none; copies */
+};
+
+/* convoy_group_info.state */
+#define CONVOY_GROUP_OPENING 1
+#define CONVOY_GROUP_READY 2
+#define CONVOY_GROUP_ACTIVE 3
+#define CONVOY_GROUP_STUCK 4
+#define CONVOY_GROUP_BROKEN 5
+#define CONVOY_GROUP_FAILED 6
+#define CONVOY_GROUP_CLOSING 7
+#define CONVOY_GROUP_CLOSED 8
+
+/* OUT: one look at a group. */
+struct convoy_group_info {
+    uint32_t struct_size;
+    uint32_t written_bytes;
+    uint32_t state;
+    uint32_t member_count;
+    uint32_t own_index;
+    uint32_t host_count;
+    uint32_t lost_count; /* members this epoch goes on without */
+    uint32_t wire;       /* wire version of this epoch */
+    uint64_t epoch;
+    uint64_t round;         /* last finished round */
+    uint64_t segment_bytes; /* shared memory of this group on this host */
+    convoy_operation operation; /* the open one, or 0 */
+};
+
+/* OUT: what reopen agreed on. */
+struct convoy_reopen_result {
+    uint32_t struct_size;
+    uint32_t written_bytes;
+    uint64_t epoch;      /* old + 1 */
+    uint64_t next_round; /* number of the first round of the new epoch */
+    convoy_operation recovered; /* an operation of this member whose round was completed by others: its result can be
+                                   read with its family's test until the next start; 0 = none */
+    uint32_t lost_count;
+    uint32_t reserved;
+};
+
+/* group_describe and context_describe: topics */
+#define CONVOY_TOPIC_DUMP 1       /* JSON: state of every member; safe while a round hangs */
+#define CONVOY_TOPIC_STATS 2      /* JSON: counters and latency histograms */
+#define CONVOY_TOPIC_PROMETHEUS 3 /* the same as Prometheus text */
+#define CONVOY_TOPIC_CALL_LOG 4   /* JSON: the last rounds with their inputs and outputs */
+#define CONVOY_TOPIC_CONFIG 5     /* JSON, context only: each setting, its value and its source */
+#define CONVOY_TOPIC_NET 6        /* JSON, context only: UCX file, version, who loaded it, transports, devices */
+
+struct convoy_core_table {
+    struct convoy_table_header header;
+
+    /* Opens an instance. Opens neither UCX nor sockets. context_out: gives (context_close).
+     * INVALID_ARGUMENT: settings are no JSON object, or name an unknown key or a value out of range.
+     * [any thread; never blocks; allocates; any state, forked child too; since 1.0] */
+    int32_t (*context_open)(const struct convoy_context_config *config, convoy_context **context_out,
+                            struct convoy_error *error);
+
+    /* Closes all groups, joins all threads, frees the context and its tombstones. NULL is a no-op.
+     * DRAIN_TIMEOUT: something is still open in another thread; the context stays closing, call again.
+     * [one thread; blocks up to timeout_ns; any state; since 1.0] */
+    int32_t (*context_close)(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error);
+
+    /* Writes text about the context. Topics CONFIG, NET, STATS, PROMETHEUS. BUFFER_TOO_SMALL: see text_out->length.
+     * [any thread; never blocks; allocates; open; since 1.0] */
+    int32_t (*context_describe)(convoy_context *context, uint32_t topic, struct convoy_text_buffer *text_out,
+                                struct convoy_error *error);
+
+    /* Opens a group and waits for all members. group_out: gives (group_close, then context_close).
+     * INVALID_ARGUMENT: bad list, index, id, name, rendezvous. TIMED_OUT: text names the members not heard.
+     * DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees, text says who and in what.
+     * [any thread; blocks up to open_timeout_ns; allocates; open context; since 1.0] */
+    int32_t (*group_open)(convoy_context *context, const struct convoy_group_options *options,
+                          convoy_group **group_out, struct convoy_error *error);
+
+    /* Starts to open a group. With `rendezvous` groups may be started in any order on different members; with
+     * `allgather` the callback runs inside this call, so the order must agree.
+     * [any thread; never blocks with rendezvous; allocates; open context; since 1.0] */
+    int32_t (*group_open_start)(convoy_context *context, const struct convoy_group_options *options,
+                                convoy_group **group_out, struct convoy_error *error);
+
+    /* IN_PROGRESS, OK, or why the open failed (as group_open; the group is then in state failed: close it).
+     * [one thread per group; never blocks; opening, ready, failed; since 1.0] */
+    int32_t (*group_open_test)(convoy_group *group, struct convoy_error *error);
+
+    /* As group_open_test, but waits. TIMED_OUT: timeout_ns passed and the open goes on.
+     * [one thread per group; blocks; opening, ready, failed; since 1.0] */
+    int32_t (*group_open_wait)(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
+
+    /* Ends the group for this member; an open operation ends as CLOSED here, the others see PEER_LOST (closed) in
+     * their next unfinished round. Does not wait for peers. DRAIN_TIMEOUT: another thread is still inside a call.
+     * [one thread; blocks up to timeout_ns; any state; since 1.0] */
+    int32_t (*group_close)(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
+
+    /* Makes a wait of this member return CANCELED with `reason` in its error text. Local. The operation stays open.
+     * With no operation open, the next wait is canceled. reason: copies, at most 120 bytes are kept.
+     * [any thread; never blocks; any state but closed; since 1.0] */
+    int32_t (*group_cancel)(convoy_group *group, const char *reason, size_t reason_length, struct convoy_error *error);
+
+    /* Agrees with the survivors on epoch + 1 and on the set of lost members; see the state table. Needs no listener.
+     * UNREACHABLE: links are gone without a proven death and this side is not more than half of the old members.
+     * [serialized per group; blocks up to timeout_ns; ready, broken; since 1.0] */
+    int32_t (*group_reopen)(convoy_group *group, uint64_t timeout_ns, struct convoy_reopen_result *result_out,
+                            struct convoy_error *error);
+
+    /* Gives up on the open operation: seals the round so that it ends BROKEN on every member (group state broken).
+     * OK: there was nothing to seal, the round is complete, and test returns its result.
+     * BROKEN, PEER_LOST: the round is sealed and the operation is gone. CLOSED: stale operation.
+     * [serialized per group; never blocks; active, stuck; since 1.0] */
+    int32_t (*operation_abandon)(convoy_group *group, convoy_operation operation, struct convoy_error *error);
+
+    /* Copies the report of the last failed operation, or of the open one as it stands.
+     * [any thread; never blocks; any state; since 1.0] */
+    int32_t (*operation_report)(convoy_group *group, struct convoy_report *report_out, struct convoy_error *error);
+
+    /* [any thread; never blocks; any state; since 1.0] */
+    int32_t (*group_info)(convoy_group *group, struct convoy_group_info *info_out, struct convoy_error *error);
+
+    /* Writes text about the group. Topics DUMP, STATS, PROMETHEUS, CALL_LOG. Safe while another thread waits.
+     * [any thread; never blocks; allocates; any state; since 1.0] */
+    int32_t (*group_describe)(convoy_group *group, uint32_t topic, struct convoy_text_buffer *text_out,
+                              struct convoy_error *error);
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef CONVOY_FAULTS
+#include <stdatomic.h>
+#include <stdbool.h>
+
+static _Atomic int64_t memory_countdown = -1;
+static _Atomic uint64_t memory_count;
+
+static bool memory_must_fail(void)
+{
+    atomic_fetch_add(&memory_count, 1);
+    if (atomic_load(&memory_countdown) < 0) {
+        return false;
+    }
+    return atomic_fetch_sub(&memory_countdown, 1) == 0;
+}
+
+uint64_t convoy_memory_fail_after(int64_t skip)
+{
+    atomic_store(&memory_countdown, skip);
+    return atomic_exchange(&memory_count, 0);
+}
+#else
+#define memory_must_fail() 0
+#endif
+
+void *convoy_memory_zalloc(size_t bytes)
+{
+    return memory_must_fail() ? NULL : calloc(1, bytes != 0 ? bytes : 1);
+}
+
+void *convoy_memory_array(size_t count, size_t bytes)
+{
+    return memory_must_fail() ? NULL : calloc(count != 0 ? count : 1, bytes != 0 ? bytes : 1);
+}
+
+void *convoy_memory_aligned(size_t alignment, size_t bytes)
+{
+    void *pointer = NULL;
+    if (memory_must_fail() || posix_memalign(&pointer, alignment, bytes != 0 ? bytes : alignment) != 0) {
+        return NULL;
+    }
+    return memset(pointer, 0, bytes);
+}
+
+char *convoy_memory_text(const char *text, size_t length)
+{
+    char *copy = length < SIZE_MAX ? convoy_memory_zalloc(length + 1) : NULL;
+    if (copy != NULL && length != 0) {
+        memcpy(copy, text, length);
+    }
+    return copy;
+}
+
+void convoy_memory_free(void *pointer)
+{
+    free(pointer);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every heap allocation of the library goes through here, so that tests can count them and make the n-th one fail.
+ * The hook is compiled in only with CONVOY_FAULTS (test builds); the release build calls the C library straight.
+ */
+#ifndef CONVOY_CORE_MEMORY_H
+#define CONVOY_CORE_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zeroed memory, or NULL. bytes 0 gives a unique pointer. */
+void *convoy_memory_zalloc(size_t bytes);
+
+/* Zeroed array; NULL also when count * bytes overflows. */
+void *convoy_memory_array(size_t count, size_t bytes);
+
+/* Zeroed memory aligned to `alignment`, a power of two. */
+void *convoy_memory_aligned(size_t alignment, size_t bytes);
+
+/* Copy of length bytes plus a zero, or NULL. */
+char *convoy_memory_text(const char *text, size_t length);
+
+void convoy_memory_free(void *pointer);
+
+#ifdef CONVOY_FAULTS
+/* Makes the allocation after `skip` more fail, once; negative = never. Returns allocations made since the last call. */
+uint64_t convoy_memory_fail_after(int64_t skip);
+#endif
+
+#endif

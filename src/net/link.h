@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A link: one UCX worker of one group member, endpoints to other members, and small active messages. One thread at a
+ * time may be inside (the engine's owner rule, checked in debug builds); the worker is created in serialized mode with
+ * wake-up. Opening the first link of a context opens UCX (net/ucx.h). Endpoints are created with peer error handling.
+ */
+#ifndef CONVOY_NET_LINK_H
+#define CONVOY_NET_LINK_H
+
+#include "net/runtime.h"
+
+#define CONVOY_LINK_HEADER_MAX 64u
+
+enum convoy_link_state {
+    CONVOY_LINK_NONE = 0,   /* never connected */
+    CONVOY_LINK_UP,         /* endpoint exists; UCX connects lazily */
+    CONVOY_LINK_FAILED,     /* error handler ran; nothing is issued on it any more */
+};
+
+struct convoy_link;
+
+/* One message has arrived. Both ranges are borrowed for the call. Called inside convoy_link_progress. */
+typedef void (*convoy_link_recv_fn)(void *user, const void *header, size_t header_bytes, const void *data,
+                                    size_t bytes);
+
+/* An endpoint failed. Called inside convoy_link_progress; must not send. */
+typedef void (*convoy_link_down_fn)(void *user, uint32_t peer, int32_t ucx_status);
+
+struct convoy_link_options {
+    struct convoy_runtime *runtime;
+    uint32_t peer_count; /* endpoints are numbered 0..peer_count-1 (member indexes) */
+    size_t message_bytes_max;
+    convoy_link_recv_fn recv;
+    convoy_link_down_fn down;
+    void *user;
+};
+
+/* INIT_FAILED: UCX is absent (text says what it needs: package, file), out of the supported range (both versions), or
+ * has no usable transport (text lists what is available). */
+int32_t convoy_link_open(const struct convoy_link_options *options, struct convoy_link **link_out,
+                         struct convoy_error *error);
+
+/* This worker's address, to be handed to the others; valid until close. */
+const void *convoy_link_address(const struct convoy_link *link, size_t *bytes_out);
+
+/* Creates the endpoint to a peer; again after FAILED replaces it. address: borrows. */
+int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
+                            struct convoy_error *error);
+
+/*
+ * Sends one message. header and data are copied or sent before return when UCX can; otherwise the link keeps its own
+ * copy until the send completes, in buffers made at open (LIMIT: all in use; progress and try again). PEER_LOST: the
+ * endpoint has failed. Never blocks, never allocates of its own accord.
+ */
+int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
+                         const void *data, size_t bytes);
+
+/* Messages sent and not yet completed. */
+uint32_t convoy_link_pending(const struct convoy_link *link);
+
+/* Makes progress; returns the number of events. */
+uint32_t convoy_link_progress(struct convoy_link *link);
+
+/* Arms the worker and sleeps until something happens, `wake_fd` (-1 = none) is readable, or the deadline: progress,
+ * arm (busy: return at once), poll. Returns with nothing promised. */
+void convoy_link_sleep(struct convoy_link *link, int wake_fd, uint64_t deadline_ns);
+
+enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, uint32_t peer);
+
+/* JSON object: transports and devices used by each endpoint, messages and bytes sent and received. gives */
+json_t *convoy_link_describe(const struct convoy_link *link);
+
+/* Ends pending sends until the deadline, then closes endpoints by force and destroys the worker. Never hangs, whatever
+ * the peers do. */
+void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns);
+
+#endif
