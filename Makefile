@@ -28,13 +28,13 @@ PLUGIN_SOURCES := sized
 LOAD_SOURCES :=
 CLI_SOURCES :=
 
-UNIT_TESTS := sized status
+UNIT_TESTS := ranks sized status
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS :=
 FAULT_TESTS :=
 ABI_TESTS :=
 FUZZERS :=
-TEST_LIB_SOURCES :=
+TEST_LIB_SOURCES := expect plugin rank ranks
 
 # -- flags ---------------------------------------------------------------------------------------------------------
 
