@@ -19,8 +19,8 @@ RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
-CORE_SOURCES := error log memory status
-NET_SOURCES :=
+CORE_SOURCES := error log memory settings status
+NET_SOURCES := runtime
 ROUND_SOURCES :=
 POLL_SOURCES :=
 SYNC_SOURCES :=
@@ -28,7 +28,7 @@ PLUGIN_SOURCES := sized
 LOAD_SOURCES :=
 CLI_SOURCES :=
 
-UNIT_TESTS := ranks sized status
+UNIT_TESTS := ranks runtime settings sized status
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS :=
 FAULT_TESTS :=

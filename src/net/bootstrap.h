@@ -29,7 +29,24 @@ struct convoy_agreement {
     uint8_t session[32];     /* random token of this group and epoch, the same on all members, unguessable */
 };
 
-/* options are normalised and valid (plugin checks them); borrows options and runtime for the bootstrap's life. */
+/* Makes a bootstrap that has not talked to anyone yet, so that another thread can cancel it while connect runs.
+ * options are normalised and valid (plugin checks them); borrows options and runtime for the bootstrap's life. */
+int32_t convoy_bootstrap_create(struct convoy_runtime *runtime, const struct convoy_group_options *options,
+                                uint64_t deadline_ns, struct convoy_bootstrap **bootstrap_out,
+                                struct convoy_error *error);
+
+/*
+ * Meets the other members. Once per bootstrap; after a failure only close is left. With the callback carrier the
+ * callback runs inside, and its time is outside the deadline; so is the time of looking up a host name, which the
+ * system's resolver bounds. One member alone (member_count 1) meets nobody and needs no rendezvous.
+ * TIMED_OUT: names the members not heard. PEER_LOST: a member's connection ended meanwhile. STALE_EPOCH,
+ * UNAUTHENTICATED, VERSION_MISMATCH, DIVERGED: who and both values. CANCELED. SYSTEM: the port could not be had.
+ * BUSY: this context already opens a group of that name there.
+ */
+int32_t convoy_bootstrap_connect(struct convoy_bootstrap *bootstrap, struct convoy_agreement *agreement_out,
+                                 struct convoy_error *error);
+
+/* create and connect in one, closed again on failure: for callers that never cancel. */
 int32_t convoy_bootstrap_open(struct convoy_runtime *runtime, const struct convoy_group_options *options,
                               uint64_t deadline_ns, struct convoy_bootstrap **bootstrap_out,
                               struct convoy_agreement *agreement_out, struct convoy_error *error);
@@ -40,10 +57,13 @@ int32_t convoy_bootstrap_open(struct convoy_runtime *runtime, const struct convo
 int32_t convoy_bootstrap_exchange(struct convoy_bootstrap *bootstrap, const void *mine, size_t bytes,
                                   struct convoy_blob *blobs_out, struct convoy_error *error);
 
-/* Tells the others that this member cannot go on; they fail in the exchange that they are in. */
+/* Tells the others that this member cannot go on; they fail in the exchange that they are in or enter next. With the
+ * callback carrier this is itself an all-gather: call it only where the others enter one more exchange. Nothing to do
+ * after an exchange that failed. */
 void convoy_bootstrap_fail(struct convoy_bootstrap *bootstrap, const struct convoy_error *cause);
 
-/* Asks a running open on another thread to stop soon (group_close of an opening group). [any thread] */
+/* Makes a connect or exchange that runs on another thread, and every later one, return CANCELED soon (group_close of
+ * an opening group); the others learn that this member left. A host's callback is not interrupted. [any thread] */
 void convoy_bootstrap_cancel(struct convoy_bootstrap *bootstrap);
 
 /* NULL is a no-op. Ends connections; the listener goes when no group needs it. */

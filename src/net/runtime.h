@@ -21,12 +21,17 @@ struct convoy_runtime {
     uint8_t *secret;
     size_t secret_bytes;
     uint64_t incarnation;             /* random, never 0 */
+    uint16_t wire_min;                /* wire versions that this build offers; tests narrow or widen them */
+    uint16_t wire_max;
     _Atomic uint32_t thread_count;    /* own threads alive */
+    _Atomic uint64_t stranger_count;  /* connections that were no members: no hello, wrong secret, silent */
+    _Atomic uint64_t refused_count;   /* members refused: other epoch, other list, index taken, ... */
     pthread_mutex_t lock;             /* protects the two pointers below */
     struct convoy_listener *listeners;
     struct convoy_ucx *ucx; /* NULL until first needed */
 };
 
+/* config: borrowed for the call. INVALID_ARGUMENT: see convoy_settings_load. SYSTEM: no random numbers. */
 int32_t convoy_runtime_open(const struct convoy_context_config *config, struct convoy_runtime **runtime_out,
                             struct convoy_error *error);
 
@@ -34,9 +39,12 @@ int32_t convoy_runtime_open(const struct convoy_context_config *config, struct c
 void convoy_runtime_destroy(struct convoy_runtime *runtime);
 
 /* Starts a thread that blocks every signal, is named "convoy-<name>" (15 bytes) and counted. Join with
- * convoy_runtime_thread_join. */
+ * convoy_runtime_thread_join. SYSTEM: errno says why. */
 int32_t convoy_runtime_thread_start(struct convoy_runtime *runtime, const char *name, void *(*main_fn)(void *),
                                     void *argument, pthread_t *thread_out);
 void convoy_runtime_thread_join(struct convoy_runtime *runtime, pthread_t thread);
+
+/* Fills bytes (at most 256) from the kernel's generator. */
+int32_t convoy_runtime_random(void *bytes_out, size_t bytes, struct convoy_error *error);
 
 #endif
