@@ -19,16 +19,16 @@ RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
-CORE_SOURCES := error log memory settings status
+CORE_SOURCES := error log memory negotiate settings status
 NET_SOURCES := runtime
 ROUND_SOURCES :=
 POLL_SOURCES :=
 SYNC_SOURCES :=
-PLUGIN_SOURCES := sized
+PLUGIN_SOURCES := build_id manifest query sized
 LOAD_SOURCES :=
 CLI_SOURCES :=
 
-UNIT_TESTS := ranks runtime settings sized status
+UNIT_TESTS := negotiate query ranks runtime settings sized status
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS :=
 FAULT_TESTS :=
@@ -116,8 +116,12 @@ $(BIN)/convoy: $(CLI_OBJECTS) $(BIN)/libconvoy_loader.a
 
 # -- tests ---------------------------------------------------------------------------------------------------------
 
-# Unit tests link the objects (internal functions are hidden in the library); all others load the library.
-$(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS)
+# Unit tests link the objects they need (internal functions are hidden in the library); all others load the library.
+$(OBJ)/objects.a: $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS)
+	rm -f $@
+	ar rcs $@ $^
+
+$(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(OBJ)/objects.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
 

@@ -23,7 +23,8 @@ static void error_write(struct convoy_error *error, const struct convoy_error *f
     }
 }
 
-__attribute__((format(printf, 3, 0))) static void error_vset(struct convoy_error *error, struct convoy_error *full, const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static void error_vset(struct convoy_error *error, struct convoy_error *full,
+                                                             const char *format, va_list args)
 {
     (void)vsnprintf(full->text, sizeof full->text, format, args);
     error_write(error, full);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manifest as an ELF note, so that a tool can decide about the file without running any of it. The build id is
+ * not repeated in the text: it is known only after linking, and the file's GNU note has it.
+ */
+#include "plugin/families.h"
+
+#include "core/version.h"
+
+#define WORD_OF(x) #x
+#define WORD(x) WORD_OF(x)
+#define OFFER(family, major, minor, table)                                                                             \
+    "{\"name\":\"" #family "\",\"min\":\"" WORD(major) ".0\",\"max\":\"" WORD(major) "." WORD(minor) "\"}"
+#define NEXT_OFFER(family, major, minor, table) "," OFFER(family, major, minor, table)
+
+#define MANIFEST                                                                                                       \
+    "{\"schema\":1,\"name\":\"convoy\",\"soname\":\"" CONVOY_SONAME "\",\"release\":\"" CONVOY_RELEASE "\","           \
+    "\"families\":[" CONVOY_PLUGIN_FAMILIES(OFFER, NEXT_OFFER) "],"                                                    \
+    "\"wire\":{\"min\":" WORD(CONVOY_WIRE_MIN) ",\"max\":" WORD(CONVOY_WIRE_MAX) "},"                                  \
+    "\"ucx\":\"" CONVOY_UCX_RANGE "\",\"unload\":\"nodelete\"}"
+
+#define ROUND_UP_4(n) (((n) + 3u) & ~3u)
+
+/* An ELF note: header, owner, descriptor, the last two padded to 4 bytes. */
+struct manifest_note {
+    uint32_t owner_bytes;
+    uint32_t text_bytes;
+    uint32_t type;
+    char owner[ROUND_UP_4(sizeof CONVOY_NOTE_OWNER)];
+    char text[ROUND_UP_4(sizeof MANIFEST)];
+};
+
+/* The name of the section makes it SHT_NOTE, and the linker puts those under PT_NOTE, which survives `strip`. */
+__attribute__((used, section(".note.convoy"), aligned(4))) static const struct manifest_note manifest_note = {
+    .owner_bytes = sizeof CONVOY_NOTE_OWNER,
+    .text_bytes = sizeof manifest_note.text,
+    .type = CONVOY_NOTE_MANIFEST,
+    .owner = CONVOY_NOTE_OWNER,
+    .text = MANIFEST,
+};
+
+const char *convoy_manifest_text(size_t *length_out)
+{
+    *length_out = sizeof MANIFEST - 1;
+    return manifest_note.text;
+}
