@@ -20,7 +20,7 @@ RUN_ARGS ?=
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
 CORE_SOURCES := error log memory negotiate settings status
-NET_SOURCES := runtime
+NET_SOURCES := runtime ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES :=
 POLL_SOURCES :=
 SYNC_SOURCES :=
@@ -28,7 +28,7 @@ PLUGIN_SOURCES := build_id manifest query sized
 LOAD_SOURCES :=
 CLI_SOURCES :=
 
-UNIT_TESTS := negotiate query ranks runtime settings sized status
+UNIT_TESTS := negotiate query ranks runtime settings sized status ucx_resources
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS :=
 FAULT_TESTS :=

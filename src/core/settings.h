@@ -25,7 +25,8 @@
     TEXT(shared_directory, "", "", "directory for the Unix socket where abstract sockets do not reach")                \
     TEXT(ucx_library, "", "", "file to open instead of the system's libucp.so.0")                                      \
     TEXT(ucx_tls, "", "", "UCX transports, as UCX_TLS")                                                                \
-    TEXT(ucx_net_devices, "", "", "UCX network devices, as UCX_NET_DEVICES")
+    TEXT(ucx_net_devices, "", "", "UCX network devices, as UCX_NET_DEVICES")                                           \
+    NUMBER(ucx_probe, 0, 0, 1, "1: describing topic NET opens UCX to look at it")
 
 enum convoy_setting_source {
     CONVOY_SETTING_DEFAULT = 0,

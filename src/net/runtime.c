@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "net/ucx.h"
 #include "net/wire.h"
 
 #include <assert.h>
@@ -81,6 +82,7 @@ void convoy_runtime_destroy(struct convoy_runtime *runtime)
         return;
     }
     assert(runtime->thread_count == 0 && runtime->listeners == NULL);
+    convoy_ucx_destroy(runtime->ucx);
     if (runtime->secret != NULL) {
         sodium_memzero(runtime->secret, runtime->secret_bytes);
         convoy_memory_free(runtime->secret);
