@@ -23,18 +23,18 @@ CORE_SOURCES := error log memory negotiate settings status
 NET_SOURCES := runtime ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES :=
 POLL_SOURCES :=
-SYNC_SOURCES :=
+SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema
 PLUGIN_SOURCES := build_id manifest query sized
 LOAD_SOURCES :=
 CLI_SOURCES :=
 
-UNIT_TESTS := negotiate query ranks runtime settings sized status ucx_resources
+UNIT_TESTS := grid negotiate padding query ranks runtime schema settings sized status ucx_resources
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS :=
 FAULT_TESTS :=
 ABI_TESTS :=
 FUZZERS :=
-TEST_LIB_SOURCES := expect plugin rank ranks
+TEST_LIB_SOURCES := expect fake_round plugin rank ranks
 
 # -- flags ---------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sync/deliver.h"
+
+#include "core/error.h"
+
+#include <string.h>
+
+/* One of the caller's arrays: elements needed and given, and where they are. */
+struct deliver_array {
+    const char *name;
+    const void *data;
+    size_t need;
+    size_t capacity;
+    size_t element_bytes;
+};
+
+#define DELIVER_ARRAYS 4u
+
+static void deliver_list(const struct convoy_grid *grid, const struct convoy_sync_result *result,
+                         struct deliver_array arrays[DELIVER_ARRAYS])
+{
+    size_t cells = (size_t)grid->slots * grid->inner;
+    size_t width = grid->own.count;
+    arrays[0] = (struct deliver_array){"table", result->table, cells * width, result->table_capacity, 8};
+    arrays[1] = (struct deliver_array){"first", result->first, grid->slots * width, result->first_capacity, 8};
+    arrays[2] = (struct deliver_array){"reduced", result->reduced, width, result->reduced_capacity,
+                                       sizeof(struct convoy_sync_reduced)};
+    arrays[3] = (struct deliver_array){"presence", result->presence, cells, result->presence_capacity, 1};
+}
+
+static bool deliver_overlap(const struct deliver_array *left, const struct deliver_array *right)
+{
+    uintptr_t left_start = (uintptr_t)left->data;
+    uintptr_t right_start = (uintptr_t)right->data;
+    return left->data != NULL && right->data != NULL &&
+           left_start < right_start + right->need * right->element_bytes &&
+           right_start < left_start + left->need * left->element_bytes;
+}
+
+int32_t convoy_deliver_check(const struct convoy_grid *grid, const struct convoy_sync_result *result,
+                             struct convoy_error *error)
+{
+    struct deliver_array arrays[DELIVER_ARRAYS];
+    deliver_list(grid, result, arrays);
+    for (uint32_t i = 0; i < DELIVER_ARRAYS; i++) {
+        if (arrays[i].data != NULL && arrays[i].capacity < arrays[i].need) {
+            return convoy_error_set(error, CONVOY_BUFFER_TOO_SMALL, "result.%s_capacity is %zu, needed are %zu",
+                                    arrays[i].name, arrays[i].capacity, arrays[i].need);
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (deliver_overlap(&arrays[i], &arrays[j])) {
+                return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                        "result.%s (at %p) and result.%s (at %p) overlap", arrays[j].name,
+                                        arrays[j].data, arrays[i].name, arrays[i].data);
+            }
+        }
+    }
+    return CONVOY_OK;
+}
+
+/* One row in the caller's columns; member EMPTY, absent or inactive: the fallback. */
+static void deliver_row(const struct convoy_grid *grid, const struct convoy_gather *gather, uint32_t member,
+                        uint8_t presence, int64_t *values)
+{
+    const int64_t *row = presence == CONVOY_PRESENT ? gather->rows + (size_t)member * grid->width : NULL;
+    for (uint32_t i = 0; i < grid->own.count; i++) {
+        bool is_carried = row != NULL && grid->common[i] != CONVOY_GRID_CUT;
+        values[i] = is_carried ? row[grid->common[i]] : grid->own.columns[i].fallback;
+    }
+}
+
+/* Adds the first member of a data-parallel rank to the reductions. */
+static void deliver_derive(struct convoy_derive *derives, const int64_t *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        convoy_derive_add(&derives[i], values[i]);
+    }
+}
+
+static void deliver_slot(const struct convoy_grid *grid, const struct convoy_gather *gather,
+                         const struct convoy_placement *placement, uint32_t slot, struct convoy_derive *derives,
+                         struct convoy_sync_result *result_out)
+{
+    int64_t values[CONVOY_SYNC_COLUMNS_MAX];
+    uint32_t width = grid->own.count;
+    for (uint32_t position = 0; position < grid->inner; position++) {
+        uint8_t presence;
+        size_t cell = (size_t)slot * grid->inner + position;
+        uint32_t member = convoy_placement_cell(placement, gather, slot, position, &presence);
+        deliver_row(grid, gather, member, presence, values);
+        if (result_out->presence != NULL) {
+            result_out->presence[cell] = presence;
+        }
+        if (result_out->table != NULL) {
+            memcpy((char *)result_out->table + 8 * cell * width, values, 8 * (size_t)width);
+        }
+        if (position == 0 && result_out->first != NULL) {
+            memcpy((char *)result_out->first + 8 * (size_t)slot * width, values, 8 * (size_t)width);
+        }
+        if (position == 0 && presence == CONVOY_PRESENT && result_out->reduced != NULL) {
+            deliver_derive(derives, values, width);
+        }
+    }
+}
+
+void convoy_deliver_write(const struct convoy_grid *grid, const struct convoy_gather *gather,
+                          const struct convoy_placement *placement, struct convoy_sync_result *result_out)
+{
+    struct convoy_derive derives[CONVOY_SYNC_COLUMNS_MAX];
+    for (uint32_t i = 0; i < grid->own.count; i++) {
+        convoy_derive_begin(&derives[i], &grid->own.columns[i]);
+    }
+    for (uint32_t slot = 0; slot < grid->slots; slot++) {
+        deliver_slot(grid, gather, placement, slot, derives, result_out);
+    }
+    for (uint32_t i = 0; i < grid->own.count && result_out->reduced != NULL; i++) {
+        struct convoy_sync_reduced reduced = convoy_derive_end(&derives[i]);
+        memcpy((char *)result_out->reduced + i * sizeof reduced, &reduced, sizeof reduced);
+    }
+    result_out->mask_version = gather->mask.version;
+    result_out->mask_skew = gather->mask.total - gather->mask.agreeing;
+    result_out->width = grid->own.count;
+}
+
+int32_t convoy_deliver_conflict(const struct convoy_conflict *conflict, const struct convoy_gather *gather,
+                                const int32_t *member_ids, uint64_t round, struct convoy_error *error)
+{
+    int32_t first = member_ids[conflict->first];
+    int32_t second = member_ids[conflict->second];
+    switch (conflict->kind) {
+    case CONVOY_CONFLICT_MASK:
+        return convoy_error_set_peer(error, CONVOY_DIVERGED, second, round,
+                                     "round %llu: members %d and %d bring active masks of version %llu with different "
+                                     "bits",
+                                     (unsigned long long)round, first, second,
+                                     (unsigned long long)gather->mask.version);
+    case CONVOY_CONFLICT_RANK_SLOT:
+        return convoy_error_set_peer(error, CONVOY_DIVERGED, second, round,
+                                     "round %llu: members %d and %d are one data-parallel rank but name slots %u and "
+                                     "%u",
+                                     (unsigned long long)round, first, second, conflict->slot, conflict->second_slot);
+    case CONVOY_CONFLICT_SLOT:
+    case CONVOY_CONFLICT_NONE:
+        break;
+    }
+    return convoy_error_set_peer(error, CONVOY_DIVERGED, second, round,
+                                 "round %llu: members %d and %d both claim slot %u", (unsigned long long)round, first,
+                                 second, conflict->slot);
+}
+
+void convoy_deliver_report(const struct convoy_conflict *conflict, const struct convoy_gather *gather,
+                           const int32_t *member_ids, const struct convoy_member_report *row,
+                           struct convoy_report *report_out)
+{
+    report_out->member_count = gather->form.member_count;
+    size_t room = report_out->members != NULL ? report_out->member_capacity : 0;
+    for (uint32_t i = 0; i < gather->form.member_count && i < room; i++) {
+        struct convoy_member_report full = *row;
+        full.index = i;
+        full.rank = member_ids[i];
+        full.condition = i == conflict->first || i == conflict->second          ? CONVOY_MEMBER_DIVERGED
+                         : gather->presence[i] == CONVOY_PRESENT_LOST          ? CONVOY_MEMBER_LOST
+                         : gather->presence[i] == CONVOY_PRESENT_ERROR         ? CONVOY_MEMBER_ERROR
+                                                                               : CONVOY_MEMBER_HEARD;
+        memcpy((char *)report_out->members + i * report_out->member_stride, &full, sizeof full);
+    }
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sync/sync.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "sync/deliver.h"
+#include "sync/intake.h"
+
+#include <string.h>
+
+struct convoy_sync {
+    struct convoy_engine *engine;
+    const int32_t *member_ids;
+    uint32_t own_index;
+    struct convoy_grid grid;
+    struct convoy_gather gather;
+    struct convoy_placement placement;
+};
+
+int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convoy_sync **sync_out,
+                         struct convoy_error *error)
+{
+    const struct convoy_grid *grid = options->grid;
+    struct convoy_row_form form = {.width = grid->width, .member_count = grid->member_count};
+    if (convoy_row_bytes_max(&form) > options->blob_bytes_max) {
+        return convoy_error_set(error, CONVOY_LIMIT,
+                                "a row of %u columns and a mask of %u members takes up to %zu bytes, blob_bytes_max is "
+                                "%u; raise it",
+                                grid->width, grid->member_count, convoy_row_bytes_max(&form), options->blob_bytes_max);
+    }
+    struct convoy_sync *sync = convoy_memory_zalloc(sizeof *sync);
+    if (sync == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "sync gather: no memory for %zu bytes", sizeof *sync);
+    }
+    sync->engine = options->engine;
+    sync->member_ids = options->member_ids;
+    sync->own_index = options->own_index;
+    sync->grid = *grid;
+    int32_t status = convoy_gather_init(&sync->gather, grid, error);
+    if (status == CONVOY_OK) {
+        status = convoy_placement_init(&sync->placement, grid, error);
+    }
+    if (status != CONVOY_OK) {
+        convoy_sync_close(sync);
+        return status;
+    }
+    *sync_out = sync;
+    return CONVOY_OK;
+}
+
+void convoy_sync_close(struct convoy_sync *sync)
+{
+    if (sync != NULL) {
+        convoy_placement_fini(&sync->placement);
+        convoy_gather_fini(&sync->gather);
+        convoy_memory_free(sync);
+    }
+}
+
+/* Contributes a checked call, or an error row of one that was refused. */
+static int32_t sync_publish(struct convoy_sync *sync, const struct convoy_sync_call *call, bool is_error,
+                            convoy_operation *operation_out, struct convoy_error *error)
+{
+    uint8_t *payload;
+    int32_t status = convoy_engine_begin(sync->engine, &payload, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    uint32_t policy = call->policy & (CONVOY_SYNC_ERRORS_AS_PRESENCE | CONVOY_SYNC_WORLD);
+    struct convoy_contribution contribution = {
+        .header = {.operation = CONVOY_OPERATION_SYNC,
+                   .counts = sync->grid.width,
+                   .schema = sync->grid.hash,
+                   .policy = policy},
+        .votes = call->votes,
+        .tag = call->tag,
+        .is_error = is_error,
+        .errors_as_presence = (policy & CONVOY_SYNC_ERRORS_AS_PRESENCE) != 0,
+        .error_reason = is_error ? call->error_reason : 0,
+        .merge = &convoy_gather_ops,
+        .merge_state = &sync->gather,
+    };
+    convoy_gather_prepare(&sync->gather, (policy & CONVOY_SYNC_WORLD) != 0);
+    if (!is_error) {
+        contribution.payload_bytes =
+            (uint32_t)convoy_intake_encode(&sync->grid, call, sync->own_index, payload);
+    }
+    return convoy_engine_publish(sync->engine, &contribution, operation_out, error);
+}
+
+int32_t convoy_sync_start(struct convoy_sync *sync, const struct convoy_sync_call *call,
+                          convoy_operation *operation_out, struct convoy_error *error)
+{
+    int32_t status = convoy_intake_check(&sync->grid, call, error);
+    if (status == CONVOY_OK) {
+        return sync_publish(sync, call, (call->critical_flags & CONVOY_CALL_ERROR_ROW) != 0, operation_out, error);
+    }
+    if ((call->hint_flags & CONVOY_CALL_POST_ERROR) != 0) {
+        *operation_out = 0; /* the caller's own error is the first cause, so a failure here says nothing more */
+        (void)sync_publish(sync, call, true, operation_out, NULL);
+    }
+    return status;
+}
+
+static bool sync_has_report(int32_t status)
+{
+    return status == CONVOY_DIVERGED || status == CONVOY_TIMED_OUT || status == CONVOY_PEER_LOST ||
+           status == CONVOY_PEER_ERROR || status == CONVOY_BROKEN || status == CONVOY_CANCELED;
+}
+
+/* What the report of a conflict has beside its members. */
+static void sync_report(const struct convoy_sync *sync, convoy_operation operation, uint64_t round,
+                        const struct convoy_conflict *conflict, struct convoy_report *report_out)
+{
+    struct convoy_member_report row = {
+        .host = UINT32_MAX,
+        .behind = -1,
+        .operation = CONVOY_OPERATION_SYNC,
+        .round = round,
+        .counts = sync->grid.width,
+        .schema = sync->grid.hash,
+    };
+    report_out->own_rank = sync->member_ids[sync->own_index];
+    report_out->field = CONVOY_FIELD_NONE;
+    report_out->round = round;
+    report_out->elapsed_ns = 0;
+    report_out->operation = operation;
+    convoy_deliver_report(conflict, &sync->gather, sync->member_ids, &row, report_out);
+}
+
+/* A round that every member contributed to: places and writes it, or finds that the members disagree. */
+static int32_t sync_finish(struct convoy_sync *sync, convoy_operation operation,
+                           const struct convoy_round_summary *summary, struct convoy_sync_result *result_out,
+                           struct convoy_error *error)
+{
+    struct convoy_conflict conflict;
+    if (!convoy_placement_compute(&sync->placement, &sync->gather, &conflict)) {
+        if (result_out->report != NULL) {
+            sync_report(sync, operation, summary->round, &conflict, result_out->report);
+        }
+        return convoy_deliver_conflict(&conflict, &sync->gather, sync->member_ids, summary->round, error);
+    }
+    convoy_deliver_write(&sync->grid, &sync->gather, &sync->placement, result_out);
+    result_out->votes_and = summary->votes_and;
+    result_out->votes_or = summary->votes_or;
+    result_out->round = summary->round;
+    result_out->epoch = summary->epoch;
+    return CONVOY_OK;
+}
+
+static int32_t sync_end(struct convoy_sync *sync, convoy_operation operation, int32_t status,
+                        const struct convoy_round_summary *summary, struct convoy_sync_result *result_out,
+                        struct convoy_error *error)
+{
+    if (status == CONVOY_OK) {
+        return sync_finish(sync, operation, summary, result_out, error);
+    }
+    if (result_out->report != NULL && sync_has_report(status)) {
+        convoy_engine_report(sync->engine, result_out->report);
+    }
+    return status;
+}
+
+int32_t convoy_sync_test(struct convoy_sync *sync, convoy_operation operation, struct convoy_sync_result *result_out,
+                         struct convoy_error *error)
+{
+    struct convoy_round_summary summary;
+    int32_t status = convoy_deliver_check(&sync->grid, result_out, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = convoy_engine_test(sync->engine, operation, &summary, error);
+    return sync_end(sync, operation, status, &summary, result_out, error);
+}
+
+int32_t convoy_sync_wait(struct convoy_sync *sync, convoy_operation operation, uint64_t timeout_ns,
+                         struct convoy_sync_result *result_out, struct convoy_error *error)
+{
+    struct convoy_round_summary summary;
+    int32_t status = convoy_deliver_check(&sync->grid, result_out, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, error);
+    return sync_end(sync, operation, status, &summary, result_out, error);
+}
+
+int32_t convoy_sync_gather(struct convoy_sync *sync, const struct convoy_sync_call *call, uint64_t timeout_ns,
+                           struct convoy_sync_result *result_out, struct convoy_error *error)
+{
+    convoy_operation operation = 0;
+    struct convoy_round_summary summary;
+    int32_t status = convoy_deliver_check(&sync->grid, result_out, error);
+    if (status != CONVOY_OK) {
+        if ((call->hint_flags & CONVOY_CALL_POST_ERROR) != 0) {
+            (void)sync_publish(sync, call, true, &operation, NULL);
+        }
+    } else {
+        status = convoy_sync_start(sync, call, &operation, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, error);
+        return sync_end(sync, operation, status, &summary, result_out, error);
+    }
+    if (operation != 0) {
+        (void)convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, NULL);
+    }
+    return status;
+}
