@@ -3,21 +3,16 @@
  * Members of one host: finding out who shares one (by reaching each other, never by addresses), and handing the shared
  * segment and the process descriptors over a Unix socket. The lowest member index of a host makes the segment.
  *
- * Steps on every member: local_prepare (own socket, own keys) -> exchange the blobs -> local_join (pure choice of the
- * candidate host, then connect to its lowest member, or serve if this is it) -> exchange who joined whom ->
- * local_settle. A member that cannot reach its candidate's socket counts as a host of its own.
+ * Steps on every member: listen on an own socket, exchange keys -> choose the candidate host (pure), connect to its
+ * lowest member and send it JOIN, exchange who did -> the lowest serves exactly those (nobody ever waits for a member
+ * that could not connect), exchange who joined whom -> settle. A member that cannot reach its candidate counts as a
+ * host of its own. When no two members share a key, the first exchange is the only one.
  */
 #ifndef CONVOY_NET_LOCAL_H
 #define CONVOY_NET_LOCAL_H
 
 #include "net/bootstrap.h"
-
-/* The hosts of a group, the same on all members. Hosts are numbered by their lowest member index. */
-struct convoy_host_map {
-    uint32_t member_count;
-    uint32_t host_count;
-    uint32_t *host_of; /* [member_count] */
-};
+#include "net/host_map.h"
 
 /* What this member holds of its host. */
 struct convoy_local {
@@ -27,7 +22,8 @@ struct convoy_local {
     struct convoy_host_map hosts;
 };
 
-/* segment_bytes_fn: size of the segment for `count` members on one host, called on the member that makes it. */
+/* Size of the segment for `count` members on one host: called on the member that makes it, and on the others to check
+ * what they got (it may be larger). Must not shrink when count grows. */
 typedef size_t (*convoy_segment_bytes_fn)(const void *user, uint32_t count);
 
 struct convoy_local_request {
@@ -40,8 +36,11 @@ struct convoy_local_request {
     const void *user;
 };
 
-/* Runs all steps with its exchanges (two of them). settings.net = "ucx": every member is its own host; "shm": more
- * than one host is UNREACHABLE with the reason. Where sharing was expected (same boot id) and failed, one warning. */
+/*
+ * Runs all steps with its exchanges (one or three). settings.net = "ucx": this member is its own host; "shm" on any
+ * member: more than one host is UNREACHABLE on all, with the reason. Where sharing was expected (same boot id) and
+ * failed, one warning. On failure nothing is held; the caller tells the others (bootstrap_fail).
+ */
 int32_t convoy_local_open(const struct convoy_local_request *request, struct convoy_local *local_out,
                           struct convoy_error *error);
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/shared_file.h"
+
+#include "core/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NOEXEC_SEAL 0x0008u /* MFD_NOEXEC_SEAL, Linux 6.3: required where vm.memfd_noexec is 2 */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static int create_memfd(void)
+{
+    int fd = memfd_create("convoy", MFD_CLOEXEC | MFD_ALLOW_SEALING | NOEXEC_SEAL);
+    return fd < 0 && errno == EINVAL ? memfd_create("convoy", MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
+}
+
+/* Growing a file past RLIMIT_FSIZE raises SIGXFSZ, which ends the process: ask first. */
+static int check_limit(size_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur ? EFBIG
+                                                                                                            : 0;
+}
+
+/* Reserves every page now: a full memory file system is a status here, and would be SIGBUS later. */
+static int reserve(int fd, size_t bytes)
+{
+    int sys_errno = check_limit(bytes);
+    if (sys_errno != 0) {
+        return sys_errno;
+    }
+    if (ftruncate(fd, (off_t)bytes) != 0) {
+        return errno;
+    }
+    do {
+        sys_errno = posix_fallocate(fd, 0, (off_t)bytes);
+    } while (sys_errno == EINTR);
+    return sys_errno;
+}
+
+int32_t convoy_shared_file_create(size_t bytes, int *fd_out, struct convoy_error *error)
+{
+    int fd = create_memfd();
+    if (fd < 0) {
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "memfd_create");
+    }
+    int sys_errno = reserve(fd, bytes);
+    if (sys_errno == 0 && fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+        sys_errno = errno;
+    }
+    if (sys_errno != 0) {
+        (void)close(fd);
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, sys_errno, "reserve %zu bytes of shared memory", bytes);
+    }
+    *fd_out = fd;
+    return CONVOY_OK;
+}
+
+int32_t convoy_shared_file_check(int fd, size_t bytes_min, size_t *bytes_out, struct convoy_error *error)
+{
+    struct stat status;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &status) != 0) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "the shared segment is no file sealed against shrinking");
+    }
+    if (status.st_size <= 0 || (size_t)status.st_size < bytes_min) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "the shared segment has %lld bytes, %zu are needed",
+                                (long long)status.st_size, bytes_min);
+    }
+    *bytes_out = (size_t)status.st_size;
+    return CONVOY_OK;
+}
