@@ -28,7 +28,7 @@ PLUGIN_SOURCES := build_id manifest query sized
 LOAD_SOURCES :=
 CLI_SOURCES :=
 
-UNIT_TESTS := grid host_map local negotiate padding query ranks runtime schema settings sized status ucx_resources
+UNIT_TESTS := fd_channel grid host_map liveness local negotiate padding query ranks runtime schema settings shared_file sized status ucx_resources
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS :=
 FAULT_TESTS :=

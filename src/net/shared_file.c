@@ -8,9 +8,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define NOEXEC_SEAL 0x0008u /* MFD_NOEXEC_SEAL, Linux 6.3: required where vm.memfd_noexec is 2 */
+#define SHARE_OF_MEMORY 16 /* what a segment may take whatever else is in memory (caches count as used) */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static int create_memfd(void)
@@ -19,18 +21,28 @@ static int create_memfd(void)
     return fd < 0 && errno == EINVAL ? memfd_create("convoy", MFD_CLOEXEC | MFD_ALLOW_SEALING) : fd;
 }
 
-/* Growing a file past RLIMIT_FSIZE raises SIGXFSZ, which ends the process: ask first. */
-static int check_limit(size_t bytes)
+/*
+ * Asks before doing what does not come back as a status: growing a file past RLIMIT_FSIZE raises SIGXFSZ, and a
+ * reservation larger than memory wakes the kernel's out-of-memory killer.
+ */
+static int check_limits(size_t bytes)
 {
     struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur ? EFBIG
-                                                                                                            : 0;
+    struct sysinfo machine;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
+        return EFBIG;
+    }
+    if (sysinfo(&machine) == 0 && bytes / machine.mem_unit > (machine.freeram + machine.bufferram) / 2 &&
+        bytes / machine.mem_unit > machine.totalram / SHARE_OF_MEMORY) {
+        return ENOMEM;
+    }
+    return 0;
 }
 
 /* Reserves every page now: a full memory file system is a status here, and would be SIGBUS later. */
 static int reserve(int fd, size_t bytes)
 {
-    int sys_errno = check_limit(bytes);
+    int sys_errno = check_limits(bytes);
     if (sys_errno != 0) {
         return sys_errno;
     }
