@@ -20,7 +20,7 @@ RUN_ARGS ?=
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
 CORE_SOURCES := error log memory negotiate settings status
-NET_SOURCES := fd_channel host_map liveness local_join local_serve local_socket runtime shared_file ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
+NET_SOURCES := fd_channel host_map liveness local local_join local_roll local_serve local_socket runtime shared_file ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES :=
 POLL_SOURCES :=
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema
@@ -124,11 +124,6 @@ $(OBJ)/objects.a: $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS)
 $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(OBJ)/objects.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
-
-# Not part of the library before its bootstrap is.
-LOCAL_TESTS := $(TEST_BIN)/unit/test_local $(TEST_BIN)/unit/test_local_processes
-$(LOCAL_TESTS): $(call objects,src/net/local src/net/local_roll)
-$(LOCAL_TESTS): private CFLAGS += -Wl,--allow-multiple-definition
 
 define HOST_TEST_RULE
 $(TEST_BIN)/$(1)/test_%: $(OBJ)/tests/$(1)/test_%.o $(TEST_LIB_OBJECTS) $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
