@@ -34,6 +34,7 @@ INTEGRATION_TESTS :=
 FAULT_TESTS :=
 ABI_TESTS :=
 FUZZERS :=
+BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather expect fake_round plugin rank ranks
 
 # -- flags ---------------------------------------------------------------------------------------------------------
@@ -141,6 +142,44 @@ HOST_BINARIES := $(patsubst %,$(TEST_BIN)/conformance/test_%,$(CONFORMANCE_TESTS
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
 	tests/run.sh $(UNIT_BINARIES)
+
+# -- benchmark -----------------------------------------------------------------------------------------------------
+
+BENCH_BIN := $(TEST_BIN)/bench
+BENCH_OBJECTS := $(call objects,$(addprefix tests/bench/,$(BENCH_SOURCES)))
+BENCH_PROGRAMS := $(addprefix $(BENCH_BIN)/,am_floor convoy_bench floor mpi_peer)
+
+# The floor may use what this machine has; the peer of Open MPI needs its compiler wrapper.
+$(OBJ)/tests/bench/floor.o: CFLAGS := -O3 -march=native -g
+$(OBJ)/tests/bench/mpi_peer.o: tests/bench/mpi_peer.c
+	@mkdir -p $(@D)
+	mpicc $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BENCH_BIN)/floor: $(OBJ)/tests/bench/floor.o $(BENCH_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ -o $@
+
+$(BENCH_BIN)/mpi_peer: $(OBJ)/tests/bench/mpi_peer.o $(BENCH_OBJECTS)
+	@mkdir -p $(@D)
+	mpicc $(CFLAGS) $^ -o $@
+
+$(BENCH_BIN)/am_floor: $(OBJ)/tests/bench/am_floor.o $(BENCH_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ -lucp -lucs -o $@
+
+$(BENCH_BIN)/convoy_bench: $(OBJ)/tests/bench/convoy_bench.o $(BENCH_OBJECTS) $(TEST_LIB_OBJECTS) \
+                           $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(filter %.o %.a,$^) $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -o $@
+
+.PHONY: bench-programs
+bench-programs: $(BENCH_PROGRAMS)
+
+.PHONY: bench
+bench: ## compare with Open MPI, torch gloo and the floor; writes build/bench/collectives.json (BENCH_QUICK=1 to try)
+	[ "$(DEPS)" = no ] || tests/deps.sh bench
+	$(MAKE) --no-print-directory bench-programs
+	/usr/bin/python3 tests/bench/bench.py
 
 .PHONY: clean
 clean: ## remove everything that was built
