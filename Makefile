@@ -14,7 +14,7 @@ CC := gcc
 endif
 WERROR ?= 0
 DEPS ?= yes
-TRACE ?= build/trace/default.jsonl
+TRACE ?=
 RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
@@ -26,11 +26,16 @@ POLL_SOURCES :=
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema
 PLUGIN_SOURCES := build_id manifest query sized
 LOAD_SOURCES :=
-CLI_SOURCES :=
+CLI_SOURCES := board crew histogram host main options place plan progress rank replay report run run_check run_fault \
+               run_log scheduler trace
+REFERENCE_SOURCES := check log main table
+CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
 
 UNIT_TESTS := fd_channel grid host_map liveness local negotiate padding query ranks runtime schema settings shared_file sized status ucx_resources
+UNIT_TESTS += $(CLI_UNIT_TESTS)
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS :=
+INTEGRATION_SCRIPTS := run_cli
 FAULT_TESTS :=
 ABI_TESTS :=
 FUZZERS :=
@@ -97,7 +102,7 @@ SYSTEM_LIBS := -ldl -lpthread
 .SECONDARY:
 
 .PHONY: all
-all: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy ## build the library, the loader and the command
+all: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy $(BIN)/convoy-reference $(BIN)/trace/default.jsonl ## build the library, the loader and the command
 
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
@@ -115,12 +120,41 @@ $(BIN)/libconvoy_loader.a: $(LOAD_OBJECTS) $(CORE_OBJECTS)
 $(BIN)/convoy: $(CLI_OBJECTS) $(BIN)/libconvoy_loader.a
 	$(CC) $(CFLAGS) $(CLI_OBJECTS) $(BIN)/libconvoy_loader.a $(STATIC_LIBS) $(SYSTEM_LIBS) -lm -o $@
 
+# The checker of a replay shares no source with src/, so it is compiled without the include path to it.
+REFERENCE_OBJECTS := $(call objects,$(addprefix tests/reference/,$(REFERENCE_SOURCES)))
+
+$(OBJ)/tests/reference/%.o: tests/reference/%.c
+	@mkdir -p $(@D)
+	$(CC) -D_GNU_SOURCE -Itests $(CONVOY_CFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BIN)/convoy-reference: $(REFERENCE_OBJECTS)
+	$(CC) $(CFLAGS) $^ -o $@
+
+$(BIN)/trace/default.jsonl: tests/data/trace/default.jsonl
+	@mkdir -p $(@D)
+	cp $< $@
+
+# -- using it -----------------------------------------------------------------------------------------------------
+
+# Installs what is missing for a purpose, from the one list in tests/deps.sh. DEPS=no skips it.
+.PHONY: deps deps-build deps-test deps-bench
+deps: deps-build deps-test deps-bench ## install every package that building, testing and benchmarking need
+deps-build deps-test deps-bench: deps-%:
+	@if [ "$(DEPS)" != no ]; then tests/deps.sh $*; fi
+
+# A make of its own, so that nothing is compiled before the packages are there.
+.PHONY: run
+run: deps-build ## replay a serving trace through real processes; TRACE=file RUN_ARGS="--dp 8 --tp 1"
+	@$(MAKE) --no-print-directory DEPS=no all
+	$(BIN)/convoy run $(if $(TRACE),--trace '$(TRACE)') $(RUN_ARGS)
+
 # -- tests ---------------------------------------------------------------------------------------------------------
 
 # Unit tests link the objects they need (internal functions are hidden in the library); all others load the library.
-$(OBJ)/objects.a: $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS)
+# (q, not r: two layers may have files of one name.)
+$(OBJ)/objects.a: $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS) $(filter-out %/main.o,$(CLI_OBJECTS))
 	rm -f $@
-	ar rcs $@ $^
+	ar qcs $@ $^
 
 $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(OBJ)/objects.a
 	@mkdir -p $(@D)
@@ -138,6 +172,10 @@ HOST_BINARIES := $(patsubst %,$(TEST_BIN)/conformance/test_%,$(CONFORMANCE_TESTS
                  $(patsubst %,$(TEST_BIN)/integration/test_%,$(INTEGRATION_TESTS)) \
                  $(patsubst %,$(TEST_BIN)/fault/test_%,$(FAULT_TESTS)) \
                  $(patsubst %,$(TEST_BIN)/abi/test_%,$(ABI_TESTS))
+
+.PHONY: test-cli
+test-cli: all ## the command and the replay, as a user runs them
+	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
 
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `convoy` command: finds the sub-command and hands over. Errors go to stderr; exit code 2 is usage, 1 failure. */
+#include "cli/options.h"
+#include "cli/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct main_command {
+    const char *name;
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+    const char *help;                  /* NULL = not listed */
+};
+
+static const struct main_command main_commands[] = {
+    {"run", convoy_cli_run, "replay a serving trace through real processes and check every result"},
+};
+
+static void main_help(FILE *out)
+{
+    (void)fprintf(out, "usage: convoy COMMAND [options]\n\n");
+    for (size_t i = 0; i < sizeof main_commands / sizeof main_commands[0]; i++) {
+        if (main_commands[i].help != NULL) {
+            (void)fprintf(out, "  %-10s %s\n", main_commands[i].name, main_commands[i].help);
+        }
+    }
+    (void)fprintf(out, "  %-10s %s\n\n", "help", "this text; \"convoy help COMMAND\" or \"convoy COMMAND --help\" for one");
+    (void)fprintf(out, "Errors go to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
+}
+
+static const struct main_command *main_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof main_commands / sizeof main_commands[0]; i++) {
+        if (strcmp(main_commands[i].name, name) == 0) {
+            return &main_commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int main_unknown(const char *name)
+{
+    (void)fprintf(stderr, "convoy: \"%.60s\" is no command (see convoy help)\n", name);
+    return CONVOY_EXIT_USAGE;
+}
+
+static int main_run_help(const char *name)
+{
+    static char help_option[] = "--help";
+    const struct main_command *command = main_find(name);
+    if (command == NULL) {
+        return main_unknown(name);
+    }
+    char *argv[] = {(char *)command->name, help_option, NULL};
+    return command->run(2, argv);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        main_help(stderr);
+        return CONVOY_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
+        if (argc > 2) {
+            return main_run_help(argv[2]);
+        }
+        main_help(stdout);
+        return CONVOY_EXIT_OK;
+    }
+    const struct main_command *command = main_find(argv[1]);
+    if (command == NULL) {
+        return main_unknown(argv[1]);
+    }
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    return command->run(argc - 1, argv + 1);
+}
