@@ -31,7 +31,7 @@ CLI_SOURCES := board crew histogram host main options place plan progress rank r
 REFERENCE_SOURCES := check log main table
 CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
 
-UNIT_TESTS := fd_channel grid host_map liveness local negotiate padding query ranks runtime schema settings shared_file sized status ucx_resources
+UNIT_TESTS := deliver derive fd_channel gather grid host_map intake liveness local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS :=

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sync/derive.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+struct row {
+    uint32_t reduction;
+    uint32_t flags;
+    int64_t values[3];
+    size_t count;
+    int64_t value;
+    uint32_t agreed;
+};
+
+#define IGNORED CONVOY_COLUMN_HAS_IGNORED
+
+/* Fallback is 9 and the ignored value 4 in all rows. */
+static const struct row rows[] = {
+    {CONVOY_REDUCE_NONE, 0, {5, 6, 7}, 3, 0, 1},
+    {CONVOY_REDUCE_NONE, 0, {0}, 0, 0, 1},
+    {CONVOY_REDUCE_MIN, 0, {5, -6, 7}, 3, -6, 1},
+    {CONVOY_REDUCE_MIN, 0, {INT64_MAX, INT64_MIN, 0}, 3, INT64_MIN, 1},
+    {CONVOY_REDUCE_MIN, 0, {0}, 0, 9, 0},
+    {CONVOY_REDUCE_MAX, 0, {5, 60, 7}, 3, 60, 1},
+    {CONVOY_REDUCE_MAX, 0, {-5, -60, -7}, 3, -5, 1},
+    {CONVOY_REDUCE_SUM, 0, {5, 6, 7}, 3, 18, 1},
+    {CONVOY_REDUCE_SUM, 0, {INT64_MAX, 1, 0}, 3, INT64_MAX, 1},
+    {CONVOY_REDUCE_SUM, 0, {INT64_MIN, -1, 0}, 3, INT64_MIN, 1},
+    {CONVOY_REDUCE_SUM, 0, {INT64_MAX, 1, -1}, 3, INT64_MAX, 1},
+    {CONVOY_REDUCE_SUM, 0, {INT64_MAX, INT64_MAX, INT64_MIN}, 3, INT64_MAX - 1, 1},
+    {CONVOY_REDUCE_SUM, 0, {0}, 0, 9, 0},
+    {CONVOY_REDUCE_ALL_EQUAL, 0, {5, 5, 5}, 3, 5, 1},
+    {CONVOY_REDUCE_ALL_EQUAL, 0, {5, 4, 5}, 3, 5, 0},
+    {CONVOY_REDUCE_ALL_EQUAL, 0, {4, 4, 4}, 3, 4, 1},
+    {CONVOY_REDUCE_ALL_EQUAL, IGNORED, {4, 2, 4}, 3, 2, 1},
+    {CONVOY_REDUCE_ALL_EQUAL, IGNORED, {1, 4, 2}, 3, 1, 0},
+    {CONVOY_REDUCE_ALL_EQUAL, IGNORED, {4, 4, 4}, 3, 4, 0}, /* all idle: idle, but not agreed */
+    {CONVOY_REDUCE_ALL_EQUAL, IGNORED, {0}, 0, 4, 0},
+    {CONVOY_REDUCE_ALL_EQUAL, 0, {0}, 0, 9, 0},
+};
+
+static void test_derive_every_reduction_gives_value_and_agreement(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct convoy_schema_column column = {
+            .reduction = rows[i].reduction, .flags = rows[i].flags, .fallback = 9, .ignored = 4};
+        struct convoy_derive derive;
+        convoy_derive_begin(&derive, &column);
+        for (size_t j = 0; j < rows[i].count; j++) {
+            convoy_derive_add(&derive, rows[i].values[j]);
+        }
+        struct convoy_sync_reduced reduced = convoy_derive_end(&derive);
+        if (reduced.value != rows[i].value || reduced.agreed != rows[i].agreed) {
+            fail_msg("case %zu: {%lld, %u}", i, (long long)reduced.value, reduced.agreed);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_derive_every_reduction_gives_value_and_agreement),
+    };
+    return cmocka_run_group_tests_name("derive", tests, NULL, NULL);
+}
