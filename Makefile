@@ -108,9 +108,10 @@ $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BIN)/libconvoy.so.1: $(LIB_OBJECTS) plugin/convoy.map
+$(BIN)/libconvoy.so.1: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o plugin/convoy.map
 	$(CC) $(CFLAGS) -shared -Wl,-soname,libconvoy.so.1 -Wl,--version-script=plugin/convoy.map -Wl,--exclude-libs,ALL \
-	    $(LINK_UNDEFINED) -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=sha1 $(LIB_OBJECTS) $(STATIC_LIBS) \
+	    $(LINK_UNDEFINED) -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=sha1 $(LIB_OBJECTS) \
+	    $(OBJ)/plugin/stdin.o $(STATIC_LIBS) \
 	    $(SYSTEM_LIBS) -o $@
 
 $(BIN)/libconvoy_loader.a: $(LOAD_OBJECTS) $(CORE_OBJECTS)
