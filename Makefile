@@ -34,7 +34,7 @@ CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
 UNIT_TESTS := deliver derive fd_channel gather grid host_map intake liveness local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 CONFORMANCE_TESTS :=
-INTEGRATION_TESTS :=
+INTEGRATION_TESTS := counts
 INTEGRATION_SCRIPTS := run_cli
 FAULT_TESTS :=
 ABI_TESTS :=
@@ -167,6 +167,9 @@ $(TEST_BIN)/$(1)/test_%: $(OBJ)/tests/$(1)/test_%.o $(TEST_LIB_OBJECTS) $(BIN)/l
 	$$(CC) $$(CFLAGS) $$(filter %.o %.a,$$^) $$(STATIC_LIBS) -lcmocka $$(SYSTEM_LIBS) -lm -o $$@
 endef
 $(foreach kind,conformance integration fault abi,$(eval $(call HOST_TEST_RULE,$(kind))))
+
+# Brings a malloc family of its own, so it is in no other program.
+$(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 
 UNIT_BINARIES := $(patsubst %,$(TEST_BIN)/unit/test_%,$(UNIT_TESTS))
 HOST_BINARIES := $(patsubst %,$(TEST_BIN)/conformance/test_%,$(CONFORMANCE_TESTS)) \
