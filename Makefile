@@ -25,13 +25,13 @@ ROUND_SOURCES :=
 POLL_SOURCES :=
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema
 PLUGIN_SOURCES := build_id manifest query sized
-LOAD_SOURCES :=
+LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
 CLI_SOURCES := board crew histogram host main options place plan progress rank replay report run run_check run_fault \
                run_log scheduler trace
 REFERENCE_SOURCES := check log main table
 CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
 
-UNIT_TESTS := deliver derive fd_channel gather grid host_map intake liveness local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
+UNIT_TESTS := deliver derive elf_file fd_channel gather grid host host_map inspect intake liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS := counts
@@ -108,11 +108,16 @@ $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BIN)/libconvoy.so.1: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o plugin/convoy.map
+# Linked beside its place and then moved there: processes that run the old build keep their file.
+$(BIN)/libconvoy.so.1: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o plugin/convoy.map $(OBJ)/stamp
 	$(CC) $(CFLAGS) -shared -Wl,-soname,libconvoy.so.1 -Wl,--version-script=plugin/convoy.map -Wl,--exclude-libs,ALL \
 	    $(LINK_UNDEFINED) -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=sha1 $(LIB_OBJECTS) \
-	    $(OBJ)/plugin/stdin.o $(STATIC_LIBS) \
-	    $(SYSTEM_LIBS) -o $@
+	    $(OBJ)/plugin/stdin.o $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@.new
+	$(OBJ)/stamp $@.new
+	mv $@.new $@
+
+$(OBJ)/stamp: $(OBJ)/src/load/stamp.o $(LOAD_OBJECTS) $(CORE_OBJECTS)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@
 
 $(BIN)/libconvoy_loader.a: $(LOAD_OBJECTS) $(CORE_OBJECTS)
 	rm -f $@
@@ -170,6 +175,27 @@ $(foreach kind,conformance integration fault abi,$(eval $(call HOST_TEST_RULE,$(
 
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
+# Tiny plugins that the loader's tests open; one source, one file per kind.
+TINY_PLUGINS := bad_json extra_slots good good_b init_fails needs_gone no_entry no_note no_table refuses short_table too_new
+TINY_FILES := $(patsubst %,$(TEST_BIN)/abi/plugins/%.so,$(TINY_PLUGINS))
+
+$(TEST_BIN)/abi/plugins/%.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -DTINY_$* -shared -Wl,--build-id=sha1 -Wl,-z,nodelete \
+	    $< -o $@.new
+	if [ $* != no_note ]; then $(OBJ)/stamp $@.new; fi
+	mv $@.new $@
+
+$(TEST_BIN)/abi/plugins/needs_gone.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
+	@mkdir -p $(@D)
+	echo 'int tiny_gone(void); int tiny_gone(void) { return 0; }' | $(CC) -x c -shared -fPIC - -Wl,-soname,libtiny_gone.so \
+	    -o $(@D)/libtiny_gone.so
+	$(CC) $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -DTINY_needs_gone -shared -Wl,--build-id=sha1 $< -L$(@D) -ltiny_gone -o $@.new
+	rm $(@D)/libtiny_gone.so
+	$(OBJ)/stamp $@.new
+	mv $@.new $@
+
+$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader): | $(TINY_FILES)
 
 UNIT_BINARIES := $(patsubst %,$(TEST_BIN)/unit/test_%,$(UNIT_TESTS))
 HOST_BINARIES := $(patsubst %,$(TEST_BIN)/conformance/test_%,$(CONFORMANCE_TESTS)) \

@@ -39,6 +39,22 @@ __attribute__((used, section(".note.convoy"), aligned(4))) static const struct m
     .text = MANIFEST,
 };
 
+/* Filled in after linking, see src/load/stamp.c; 0 = not stamped. */
+struct digest_note {
+    uint32_t owner_bytes;
+    uint32_t digest_bytes;
+    uint32_t type;
+    char owner[ROUND_UP_4(sizeof CONVOY_NOTE_OWNER)];
+    uint32_t digest[2];
+};
+
+__attribute__((used, section(".note.convoy"), aligned(4))) static const struct digest_note digest_note = {
+    .owner_bytes = sizeof CONVOY_NOTE_OWNER,
+    .digest_bytes = sizeof digest_note.digest,
+    .type = CONVOY_NOTE_DIGEST,
+    .owner = CONVOY_NOTE_OWNER,
+};
+
 const char *convoy_manifest_text(size_t *length_out)
 {
     *length_out = sizeof MANIFEST - 1;

@@ -24,6 +24,7 @@ extern "C" {
 #define CONVOY_SONAME "libconvoy.so.1"
 #define CONVOY_NOTE_OWNER "convoy" /* owner name of the ELF note that holds the manifest */
 #define CONVOY_NOTE_MANIFEST 1     /* its type; the descriptor is the JSON text, padded with zeros */
+#define CONVOY_NOTE_DIGEST 2       /* type of the note with the 8-byte hash of what is loaded: damage is seen by it */
 
 /* Every table starts with this. Tables are append-only and hold no NULL inside table_size. */
 struct convoy_table_header {

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * convoy/loader.h: the host's side of loading a plugin. A static library (libconvoy_loader.a), linked into the host.
+ *
+ *   inspect   what a file is, without running any of it
+ *   open      find a file, decide from it alone, load it, check that what was loaded is that file, negotiate
+ *   host_*    one function per table slot, on handles that the loader owns
+ *   close     when no context is open any more; the plugin's code stays mapped until the process ends
+ *
+ * Hosts hold the loader's handles {table, inner}, never the plugin's own: that is what makes it possible to put another
+ * build behind them later. A call costs one indirection more than a call through the table. What the plugin lacks is
+ * never NULL: such a slot answers UNSUPPORTED. A probe that fails is no log line; one info line states what was agreed.
+ *
+ * The loader is part of the host: header and library are of one release, so its own structs carry no size. No file
+ * can make it crash: one that is missing, unreadable, truncated, corrupt, no ELF file, or of another machine is a
+ * status with a text.
+ */
+#ifndef CONVOY_LOADER_H
+#define CONVOY_LOADER_H
+
+#include "convoy/convoy.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CONVOY_LOADER_PATH_BYTES 1024
+#define CONVOY_LOADER_FAMILIES_MAX 16
+
+/* -- inspect ------------------------------------------------------------------------------------------------------ */
+
+/* One family that a file offers, one row per major. */
+struct convoy_file_family {
+    char name[32];
+    uint16_t major_min;
+    uint16_t minor_min;
+    uint16_t major_max;
+    uint16_t minor_max;
+};
+
+/* What a file says about itself. OUT, owned by the caller, about 10 KiB. Strings end in a zero; empty = not there. */
+struct convoy_file_info {
+    char path[CONVOY_LOADER_PATH_BYTES];
+    uint32_t machine; /* ELF machine number, 0 = not an ELF file */
+    uint32_t bits;    /* 32 or 64 */
+    char machine_name[24];
+    char soname[128];
+    char build_id[72]; /* hexadecimal */
+    char name[32];     /* from here on: from the manifest */
+    char release[32];
+    char ucx[32];    /* UCX releases it opens, such as "1.13 <= v < 2" */
+    char unload[32]; /* "nodelete": stays mapped */
+    uint32_t wire_min;
+    uint32_t wire_max;
+    uint32_t has_digest; /* 1 = the hash of its loaded bytes that the file carries was there and matched */
+    uint32_t family_count;
+    struct convoy_file_family families[CONVOY_LOADER_FAMILIES_MAX];
+    size_t manifest_length;
+    char manifest[8200]; /* the JSON text as it stands in the file */
+};
+
+/*
+ * Reads what a file says about itself; runs none of it. info_out: written as far as it is known, also on failure.
+ * NOT_FOUND: no such file. SYSTEM: not readable. BAD_FILE: no usable shared object of this machine, truncated, corrupt,
+ * or its digest does not match. NO_ENTRY: a shared object without convoy's note. TOO_NEW: a manifest schema of a later
+ * release.
+ * [any thread; blocks for file reads; allocates; any state; since 1.0]
+ */
+int32_t convoy_loader_inspect(const char *path, struct convoy_file_info *info_out, struct convoy_error *error);
+
+/* -- open and close ----------------------------------------------------------------------------------------------- */
+
+typedef struct convoy_loader convoy_loader;             /* one loaded build */
+typedef struct convoy_host_context convoy_host_context; /* the host's handle of a context */
+typedef struct convoy_host_group convoy_host_group;     /* the host's handle of a group */
+
+#define CONVOY_LOADER_REQUIRE_ALL 1u /* a refused family fails the open; otherwise only "core" must be agreed */
+
+/* IN: all zero is valid. */
+struct convoy_loader_options {
+    const char *path; /* file to load, ends in a zero; NULL = search: CONVOY_LIBRARY, beside the executable, the
+                         dynamic linker's own directories. A path or CONVOY_LIBRARY that is set is the only candidate */
+    uint32_t flags;      /* CONVOY_LOADER_* */
+    uint32_t log_level;  /* 0 = info */
+    convoy_log_fn log;   /* NULL = nowhere; called on the caller's thread */
+    void *log_user;
+    const char *host_name; /* who asks, for the plugin's logs; ends in a zero; may be NULL */
+    const struct convoy_family_request *families; /* NULL = core, poll and sync as these headers know them */
+    size_t family_count;                          /* at most CONVOY_LOADER_FAMILIES_MAX */
+};
+
+/* What was loaded. Lives as long as its loader. */
+struct convoy_loader_info {
+    struct convoy_file_info file;
+    uint32_t was_mapped; /* 1 = this build was mapped before: nothing was loaded */
+    uint32_t family_count;
+    char family_names[CONVOY_LOADER_FAMILIES_MAX][32];
+    struct convoy_family_answer answers[CONVOY_LOADER_FAMILIES_MAX]; /* what each request was answered */
+};
+
+/*
+ * Finds, checks and loads a plugin. Decides from the file before any of its code runs; loads it with RTLD_NOW and
+ * RTLD_LOCAL; then verifies that the entry lies in that file and that the mapped build id is the inspected one (a file
+ * replaced under the same name is loaded under another spelling of its path). A build that is mapped already is used
+ * again. loader_out: gives (convoy_loader_close).
+ * As convoy_loader_inspect, and: NOT_FOUND: text lists where it was searched. TOO_OLD, TOO_NEW, UNSUPPORTED: a family
+ * that is needed is refused; text has both ranges. INIT_FAILED: the dynamic linker refused it (its words are in the
+ * text), or its query failed. NO_ENTRY: it has no convoy_query.
+ * [any thread; blocks for file reads; allocates; any state; since 1.0]
+ */
+int32_t convoy_loader_open(const struct convoy_loader_options *options, convoy_loader **loader_out,
+                           struct convoy_error *error);
+
+/* Forgets the build; its code stays mapped, so a thread that is still in it does no harm. NULL is a no-op.
+ * BUSY: contexts are open, text says how many; nothing was closed.
+ * [one thread; never blocks; all contexts closed; since 1.0] */
+int32_t convoy_loader_close(convoy_loader *loader, struct convoy_error *error);
+
+/* Never NULL. [any thread; never blocks; open; since 1.0] */
+const struct convoy_loader_info *convoy_loader_info(const convoy_loader *loader);
+
+/* The plugin's own table of a requested family, or NULL when it was refused. For families that have no host functions
+ * here; handles of the two worlds do not mix. [any thread; never blocks; open; since 1.0] */
+const struct convoy_table_header *convoy_loader_table(const convoy_loader *loader, const char *family);
+
+/* -- core: see convoy_core_table for what each does ---------------------------------------------------------------- */
+/*
+ * Each function does what the slot of its name does, on the loader's handles. Beside the slot's own statuses:
+ * INVALID_ARGUMENT: the handle is NULL. UNSUPPORTED: the loaded plugin does not offer it. NO_MEMORY: no handle.
+ * Tags are the slot's.
+ */
+int32_t convoy_host_context_open(convoy_loader *loader, const struct convoy_context_config *config,
+                                 convoy_host_context **context_out, struct convoy_error *error);
+int32_t convoy_host_context_close(convoy_host_context *context, uint64_t timeout_ns, struct convoy_error *error);
+int32_t convoy_host_context_describe(convoy_host_context *context, uint32_t topic,
+                                     struct convoy_text_buffer *text_out, struct convoy_error *error);
+int32_t convoy_host_group_open(convoy_host_context *context, const struct convoy_group_options *options,
+                               convoy_host_group **group_out, struct convoy_error *error);
+int32_t convoy_host_group_open_start(convoy_host_context *context, const struct convoy_group_options *options,
+                                     convoy_host_group **group_out, struct convoy_error *error);
+int32_t convoy_host_group_open_test(convoy_host_group *group, struct convoy_error *error);
+int32_t convoy_host_group_open_wait(convoy_host_group *group, uint64_t timeout_ns, struct convoy_error *error);
+int32_t convoy_host_group_close(convoy_host_group *group, uint64_t timeout_ns, struct convoy_error *error);
+int32_t convoy_host_group_cancel(convoy_host_group *group, const char *reason, size_t reason_length,
+                                 struct convoy_error *error);
+int32_t convoy_host_group_reopen(convoy_host_group *group, uint64_t timeout_ns,
+                                 struct convoy_reopen_result *result_out, struct convoy_error *error);
+int32_t convoy_host_operation_abandon(convoy_host_group *group, convoy_operation operation,
+                                      struct convoy_error *error);
+int32_t convoy_host_operation_report(convoy_host_group *group, struct convoy_report *report_out,
+                                     struct convoy_error *error);
+int32_t convoy_host_group_info(convoy_host_group *group, struct convoy_group_info *info_out,
+                               struct convoy_error *error);
+int32_t convoy_host_group_describe(convoy_host_group *group, uint32_t topic, struct convoy_text_buffer *text_out,
+                                   struct convoy_error *error);
+
+/* -- poll: see convoy_poll_table ------------------------------------------------------------------------------------ */
+
+int32_t convoy_host_reduce_start(convoy_host_group *group, const struct convoy_poll_call *call,
+                                 convoy_operation *operation_out, struct convoy_error *error);
+int32_t convoy_host_reduce_test(convoy_host_group *group, convoy_operation operation,
+                                struct convoy_poll_result *result_out, struct convoy_error *error);
+int32_t convoy_host_reduce_wait(convoy_host_group *group, convoy_operation operation, uint64_t timeout_ns,
+                                struct convoy_poll_result *result_out, struct convoy_error *error);
+int32_t convoy_host_reduce(convoy_host_group *group, const struct convoy_poll_call *call, uint64_t timeout_ns,
+                           struct convoy_poll_result *result_out, struct convoy_error *error);
+/* first and second: of one loader. */
+int32_t convoy_host_reduce2_start(convoy_host_group *first, convoy_host_group *second,
+                                  const struct convoy_poll_call *call, convoy_operation *operation_out,
+                                  struct convoy_error *error);
+int32_t convoy_host_reduce2_test(convoy_host_group *first, convoy_operation operation,
+                                 struct convoy_poll_result *result_out, struct convoy_error *error);
+int32_t convoy_host_reduce2_wait(convoy_host_group *first, convoy_operation operation, uint64_t timeout_ns,
+                                 struct convoy_poll_result *result_out, struct convoy_error *error);
+int32_t convoy_host_reduce2_abandon(convoy_host_group *first, convoy_operation operation, struct convoy_error *error);
+int32_t convoy_host_consensus(convoy_loader *loader, const struct convoy_poll_consensus *input, uint8_t *states_out,
+                              struct convoy_error *error);
+
+/* -- sync: see convoy_sync_table ------------------------------------------------------------------------------------ */
+
+int32_t convoy_host_gather_start(convoy_host_group *group, const struct convoy_sync_call *call,
+                                 convoy_operation *operation_out, struct convoy_error *error);
+int32_t convoy_host_gather_test(convoy_host_group *group, convoy_operation operation,
+                                struct convoy_sync_result *result_out, struct convoy_error *error);
+int32_t convoy_host_gather_wait(convoy_host_group *group, convoy_operation operation, uint64_t timeout_ns,
+                                struct convoy_sync_result *result_out, struct convoy_error *error);
+int32_t convoy_host_gather(convoy_host_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,
+                           struct convoy_sync_result *result_out, struct convoy_error *error);
+int32_t convoy_host_padded_size(convoy_loader *loader, const struct convoy_sync_padding *input,
+                                struct convoy_sync_padded *padded_out, struct convoy_error *error);
+int32_t convoy_host_starts(convoy_loader *loader, const struct convoy_sync_padding *input, int64_t extent,
+                           int64_t *starts_out, struct convoy_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
