@@ -22,7 +22,8 @@ RUN_ARGS ?=
 CORE_SOURCES := error log memory negotiate settings status
 NET_SOURCES := fd_channel host_map liveness local local_join local_roll local_serve local_socket runtime shared_file ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES :=
-POLL_SOURCES :=
+POLL_SOURCES := capture check consensus decided gate inject keyed order outcome payload positional result table
+POLL_ENGINE_SOURCES := contribute poll two_level
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema
 PLUGIN_SOURCES := build_id manifest query sized
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
@@ -33,6 +34,9 @@ CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
 
 UNIT_TESTS := deliver derive elf_file fd_channel gather grid host host_map inspect intake liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
+# Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
+FAKE_ENGINE_TESTS := poll
+UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS := counts
 INTEGRATION_SCRIPTS := run_cli
@@ -163,6 +167,13 @@ $(OBJ)/objects.a: $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS) $(filter-ou
 	ar qcs $@ $^
 
 $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
+
+# The pretended engine comes first, so that the real one is not taken from the archive.
+FAKE_ENGINE_OBJECTS := $(call objects,tests/lib/fake_engine tests/lib/poll_ranks $(addprefix src/poll/,$(POLL_ENGINE_SOURCES)))
+$(FAKE_ENGINE_TESTS:%=$(TEST_BIN)/unit/test_%): $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o \
+    $(FAKE_ENGINE_OBJECTS) $(OBJ)/objects.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
 

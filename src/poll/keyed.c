@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "poll/keyed.h"
+
+#include <string.h>
+
+#define MEMBERS_MAX 1024u
+#define ENTRY_BYTES_MIN 9u /* a key and a state */
+
+int32_t convoy_keyed_init(struct convoy_keyed *keyed, size_t bytes_max, uint8_t *positional_states)
+{
+    memset(keyed, 0, sizeof *keyed);
+    keyed->bytes_max = bytes_max;
+    keyed->capacity = (uint32_t)(bytes_max / ENTRY_BYTES_MIN);
+    keyed->positional.states = positional_states;
+    int32_t status = convoy_table_init(&keyed->tables[0], keyed->capacity);
+    return status == CONVOY_OK ? convoy_table_init(&keyed->tables[1], keyed->capacity) : status;
+}
+
+void convoy_keyed_fini(struct convoy_keyed *keyed)
+{
+    convoy_table_fini(&keyed->tables[0]);
+    convoy_table_fini(&keyed->tables[1]);
+}
+
+void convoy_keyed_prepare(struct convoy_keyed *keyed, const struct convoy_payload_shape *shape)
+{
+    bool is_alike = keyed->slots == shape->keyed_count &&
+                    memcmp(keyed->list_of, shape->list_of, sizeof shape->list_of[0] * shape->keyed_count) == 0;
+    if (!is_alike) { /* the identities of the last round belong to other lists */
+        convoy_table_clear(&keyed->tables[keyed->current]);
+        keyed->slots = shape->keyed_count;
+        memcpy(keyed->list_of, shape->list_of, sizeof keyed->list_of);
+        keyed->version++;
+    }
+    keyed->positional.shape = shape;
+}
+
+size_t convoy_keyed_outcome_bytes(const struct convoy_keyed *keyed, uint64_t entries, bool has_generations)
+{
+    return convoy_payload_layout(keyed->positional.shape, (size_t)entries, has_generations, false).bytes;
+}
+
+size_t convoy_keyed_partial_bytes_max(size_t bytes_max)
+{
+    return sizeof(struct convoy_payload_head) + bytes_max + sizeof(uint16_t) * (bytes_max / ENTRY_BYTES_MIN);
+}
+
+static void unknown_attribute(struct convoy_keyed *keyed, const struct convoy_payload_view *view)
+{
+    const struct convoy_payload_shape *shape = keyed->positional.shape;
+    uint32_t at = 0;
+    for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
+        keyed->positional.unknown[shape->list_of[slot]] +=
+            convoy_positional_unknown(view->states + at, view->counts[slot]);
+        at += view->counts[slot];
+    }
+}
+
+static void tables_merge(struct convoy_keyed *keyed, const struct convoy_payload_view *view)
+{
+    struct convoy_table *into = &keyed->tables[1 - keyed->current];
+    const struct convoy_table *from = keyed->is_fresh ? NULL : &keyed->tables[keyed->current];
+    uint64_t count = convoy_table_union(from, keyed->positional.shape, view, into, keyed->capacity);
+    if (count > keyed->capacity ||
+        convoy_keyed_outcome_bytes(keyed, count, into->has_generations) > keyed->bytes_max) {
+        keyed->has_overflow = true;
+        keyed->overflow_entries += count;
+        return;
+    }
+    keyed->current = 1 - keyed->current;
+    keyed->is_fresh = false;
+    keyed->version++;
+}
+
+/* After an overflow the identities that the last table lacks are only counted, each source for itself. */
+static void overflow_add(struct convoy_keyed *keyed, const struct convoy_payload_view *view)
+{
+    const struct convoy_payload_shape *shape = keyed->positional.shape;
+    const struct convoy_table *from = keyed->is_fresh ? NULL : &keyed->tables[keyed->current];
+    uint64_t known = from != NULL ? from->starts[shape->keyed_count] : 0;
+    keyed->overflow_entries += convoy_table_union(from, shape, view, &keyed->tables[1 - keyed->current], 0) - known;
+}
+
+static void table_min(struct convoy_keyed *keyed, const struct convoy_payload_view *view)
+{
+    struct convoy_table *table = &keyed->tables[keyed->current];
+    if (keyed->is_fresh) {
+        memset(table->states, CONVOY_STATE_SUCCESS, view->entries);
+        memset(table->listed, 0, sizeof *table->listed * view->entries);
+        keyed->is_fresh = false;
+    }
+    convoy_table_listed_add(table, view);
+    if (convoy_positional_min(table->states, view->states, view->entries) != 0) {
+        unknown_attribute(keyed, view);
+    }
+}
+
+/* The current table holds the last round's identities when a round begins: the usual first member brings them again. */
+static int32_t keyed_add(struct convoy_keyed *keyed, const struct convoy_payload_view *view, uint32_t members)
+{
+    const struct convoy_payload_shape *shape = keyed->positional.shape;
+    bool is_same = convoy_table_matches(&keyed->tables[keyed->current], shape, view);
+    if ((!is_same || view->listed != NULL) && !convoy_table_is_sound(shape, view, members)) {
+        return CONVOY_MALFORMED;
+    }
+    convoy_positional_add(&keyed->positional, view->positional, members);
+    if (keyed->has_overflow) {
+        overflow_add(keyed, view);
+    } else if (is_same) {
+        table_min(keyed, view);
+    } else {
+        tables_merge(keyed, view);
+        if (convoy_positional_unknown(view->states, view->entries) != 0) {
+            unknown_attribute(keyed, view);
+        }
+    }
+    return CONVOY_OK;
+}
+
+/* -- merge operations -------------------------------------------------------------------------------------------- */
+
+static void ops_begin(void *state)
+{
+    struct convoy_keyed *keyed = state;
+    convoy_positional_begin(&keyed->positional);
+    keyed->is_fresh = true;
+    keyed->has_overflow = false;
+    keyed->overflow_entries = 0;
+}
+
+static int32_t ops_member(void *state, uint32_t index, const uint8_t *payload, size_t bytes)
+{
+    struct convoy_keyed *keyed = state;
+    struct convoy_payload_view view;
+    (void)index;
+    int32_t status = convoy_payload_read(keyed->positional.shape, payload, bytes, false, &view);
+    if (status != CONVOY_OK || keyed->positional.members >= MEMBERS_MAX) {
+        return CONVOY_MALFORMED;
+    }
+    status = keyed_add(keyed, &view, 1);
+    keyed->positional.votes_or |= view.votes_or;
+    return status;
+}
+
+/* A lost member is left out of this epoch: it counts neither as listing an identity nor as lacking it. */
+static void ops_absent(void *state, uint32_t index, enum convoy_absence absence, int32_t reason)
+{
+    (void)state;
+    (void)index;
+    (void)absence;
+    (void)reason;
+}
+
+static size_t encode_tables(const struct convoy_keyed *keyed, uint8_t *out, size_t capacity)
+{
+    const struct convoy_payload_shape *shape = keyed->positional.shape;
+    const struct convoy_table *table = &keyed->tables[keyed->current];
+    uint32_t entries = table->starts[shape->keyed_count];
+    struct convoy_payload_layout at = convoy_payload_layout(shape, entries, table->has_generations, true);
+    if (at.bytes > capacity) {
+        return 0;
+    }
+    memset(out, 0, at.keys); /* the paddings too: no stale memory leaves the process */
+    memcpy(out, keyed->positional.states, shape->positional_bytes);
+    uint32_t head[1 + CONVOY_POLL_LISTS_MAX] = {table->has_generations ? CONVOY_PAYLOAD_GENERATIONS : 0};
+    for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
+        head[1 + slot] = table->starts[slot + 1] - table->starts[slot];
+    }
+    memcpy(out + at.counts, head, sizeof head[0] * (1u + shape->keyed_count));
+    memcpy(out + at.keys, table->keys, sizeof *table->keys * entries);
+    memcpy(out + at.generations, table->generations, at.listed - at.generations);
+    memcpy(out + at.listed, table->listed, sizeof *table->listed * entries);
+    memcpy(out + at.states, table->states, entries);
+    return at.bytes;
+}
+
+static size_t ops_encode(const void *state, uint8_t *out, size_t capacity)
+{
+    const struct convoy_keyed *keyed = state;
+    struct convoy_payload_head head;
+    if (capacity < sizeof head || keyed->positional.members == 0) {
+        return 0;
+    }
+    convoy_positional_head(&keyed->positional, &head);
+    head.flags = keyed->has_overflow ? CONVOY_PAYLOAD_OVERFLOW : 0;
+    head.needed = keyed->overflow_entries;
+    memcpy(out, &head, sizeof head);
+    if (keyed->has_overflow) {
+        return sizeof head;
+    }
+    size_t bytes = encode_tables(keyed, out + sizeof head, capacity - sizeof head);
+    return bytes != 0 ? sizeof head + bytes : 0;
+}
+
+static int32_t ops_partial(void *state, const uint8_t *bytes, size_t length)
+{
+    struct convoy_keyed *keyed = state;
+    struct convoy_payload_head head;
+    struct convoy_payload_view view;
+    if (length < sizeof head) {
+        return CONVOY_MALFORMED;
+    }
+    memcpy(&head, bytes, sizeof head);
+    bool has_overflow = (head.flags & CONVOY_PAYLOAD_OVERFLOW) != 0;
+    if (has_overflow ? length != sizeof head || head.needed > UINT32_MAX : head.needed != 0) {
+        return CONVOY_MALFORMED;
+    }
+    if (!has_overflow && convoy_payload_read(keyed->positional.shape, bytes + sizeof head, length - sizeof head, true,
+                                             &view) != CONVOY_OK) {
+        return CONVOY_MALFORMED;
+    }
+    int32_t status = convoy_positional_take_head(&keyed->positional, &head);
+    if (status != CONVOY_OK || !has_overflow) {
+        return status == CONVOY_OK ? keyed_add(keyed, &view, head.members) : status;
+    }
+    keyed->positional.members += head.members;
+    keyed->has_overflow = true;
+    keyed->overflow_entries += head.needed;
+    return CONVOY_OK;
+}
+
+const struct convoy_merge_ops convoy_keyed_ops = {
+    .begin = ops_begin,
+    .member = ops_member,
+    .absent = ops_absent,
+    .encode = ops_encode,
+    .partial = ops_partial,
+};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Merge of rounds with keyed lists (and positional ones beside them): MIN by (key, generation). The common case, all
+ * members list the same, is a comparison of blocks and a MIN over bytes. Pure; memory comes from init.
+ *
+ * An outcome that would not fit bytes_max as a contribution is not an error of one merge call: the state turns to
+ * "overflow" with the size needed, so that every member ends the round alike and knows the size.
+ */
+#ifndef CONVOY_POLL_KEYED_H
+#define CONVOY_POLL_KEYED_H
+
+#include "poll/positional.h"
+#include "poll/table.h"
+
+/* The merge state of convoy_keyed_ops. */
+struct convoy_keyed {
+    struct convoy_positional positional; /* its shape is the round's */
+    size_t bytes_max;                    /* largest outcome, measured as a contribution */
+    uint32_t capacity;                   /* entries of a table */
+    uint32_t current;                    /* the table that holds what was merged */
+    uint64_t version;                    /* changes with every change of the identities in the current table */
+    uint32_t slots;                      /* keyed lists that the current table is for */
+    uint32_t list_of[CONVOY_POLL_LISTS_MAX];
+    bool is_fresh;                       /* the current table still holds what the last round merged */
+    bool has_overflow;
+    uint64_t overflow_entries; /* identities that the outcome has at most */
+    struct convoy_table tables[2];
+};
+
+extern const struct convoy_merge_ops convoy_keyed_ops;
+
+/* Makes both tables. positional_states: borrows until fini. NO_MEMORY leaves the storage fit for fini. */
+int32_t convoy_keyed_init(struct convoy_keyed *keyed, size_t bytes_max, uint8_t *positional_states);
+
+/* Safe on zeroed storage. */
+void convoy_keyed_fini(struct convoy_keyed *keyed);
+
+/* Tells the state what the next round looks like. shape stays until the round's result was read. */
+void convoy_keyed_prepare(struct convoy_keyed *keyed, const struct convoy_payload_shape *shape);
+
+static inline struct convoy_table *convoy_keyed_current(struct convoy_keyed *keyed)
+{
+    return &keyed->tables[keyed->current];
+}
+
+/* Bytes of an outcome of so many identities, measured as a contribution. */
+size_t convoy_keyed_outcome_bytes(const struct convoy_keyed *keyed, uint64_t entries, bool has_generations);
+
+/* Largest blob that encode makes with an outcome of at most bytes_max. */
+size_t convoy_keyed_partial_bytes_max(size_t bytes_max);
+
+#endif

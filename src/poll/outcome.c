@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "poll/outcome.h"
+
+#include "core/memory.h"
+
+#include <string.h>
+
+int32_t convoy_outcome_init(struct convoy_outcome *outcome, uint32_t capacity)
+{
+    memset(outcome, 0, sizeof *outcome);
+    outcome->plain_keyed = outcome->position_keyed = UINT64_MAX; /* no version yet */
+    outcome->flags = convoy_memory_array(capacity, sizeof *outcome->flags);
+    outcome->positions = convoy_memory_array(capacity, sizeof *outcome->positions);
+    outcome->states = convoy_memory_array(capacity, sizeof *outcome->states);
+    bool is_whole = outcome->flags != NULL && outcome->positions != NULL && outcome->states != NULL;
+    return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
+}
+
+void convoy_outcome_fini(struct convoy_outcome *outcome)
+{
+    convoy_memory_free(outcome->flags);
+    convoy_memory_free(outcome->positions);
+    convoy_memory_free(outcome->states);
+    memset(outcome, 0, sizeof *outcome);
+}
+
+/* A member that does not list an identity is "not yet" there: Bootstrapping, unless the list skips the absent. */
+static void absent_apply(struct convoy_table *table, const struct convoy_payload_shape *shape, uint32_t members)
+{
+    for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
+        if ((shape->flags[shape->list_of[slot]] & CONVOY_POLL_ABSENT_SKIP) != 0) {
+            continue;
+        }
+        for (uint32_t i = table->starts[slot]; i < table->starts[slot + 1]; i++) {
+            bool holds = table->listed[i] < members && table->states[i] > CONVOY_STATE_BOOTSTRAPPING;
+            table->states[i] = holds ? CONVOY_STATE_BOOTSTRAPPING : table->states[i];
+        }
+    }
+}
+
+/* Identities that ended before are answered with that end. Returns whether there were any. */
+static bool decided_answer(struct convoy_outcome *outcome, struct convoy_table *table,
+                           const struct convoy_payload_shape *shape, struct convoy_decided *decided)
+{
+    bool any = false;
+    for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
+        for (uint32_t i = table->starts[slot]; i < table->starts[slot + 1]; i++) {
+            uint8_t state = convoy_decided_find(decided, shape->list_of[slot], table->keys[i],
+                                                convoy_table_generation(table, i));
+            bool is_decided = state != CONVOY_DECIDED_NONE;
+            outcome->flags[i] = is_decided ? CONVOY_OUTCOME_DECIDED : 0;
+            table->states[i] = is_decided ? state : table->states[i];
+            any |= is_decided;
+        }
+    }
+    return any;
+}
+
+static void decided_learn(const struct convoy_outcome *outcome, const struct convoy_table *table,
+                          const struct convoy_payload_shape *shape, struct convoy_decided *decided)
+{
+    for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
+        for (uint32_t i = table->starts[slot]; i < table->starts[slot + 1]; i++) {
+            bool is_end = table->states[i] == CONVOY_STATE_FAILED || table->states[i] == CONVOY_STATE_SUCCESS;
+            if (is_end && outcome->flags[i] == 0) {
+                convoy_decided_add(decided, shape->list_of[slot], table->keys[i], convoy_table_generation(table, i),
+                                   table->states[i]);
+            }
+        }
+    }
+}
+
+void convoy_outcome_finish(struct convoy_outcome *outcome, struct convoy_keyed *keyed, struct convoy_decided *decided)
+{
+    const struct convoy_payload_shape *shape = keyed->positional.shape;
+    struct convoy_table *table = convoy_keyed_current(keyed);
+    uint32_t entries = table->starts[shape->keyed_count];
+    absent_apply(table, shape, keyed->positional.members);
+    if (decided == NULL || decided->count == 0) {
+        memset(outcome->flags, 0, entries);
+    } else if (outcome->plain_keyed != keyed->version || outcome->plain_decided != decided->version) {
+        bool any = decided_answer(outcome, table, shape, decided);
+        outcome->plain_keyed = any ? UINT64_MAX : keyed->version;
+        outcome->plain_decided = decided->version;
+    }
+    if (decided != NULL) {
+        decided_learn(outcome, table, shape, decided);
+    }
+}
+
+static bool positions_find_list(struct convoy_outcome *outcome, const struct convoy_table *table,
+                                const struct convoy_order *order, uint32_t slot)
+{
+    uint32_t at = table->starts[slot];
+    uint32_t start = order->starts[slot];
+    uint32_t *sorted = order->scratch; /* own ascending position -> entry of the table */
+    for (uint32_t i = start; i < order->starts[slot + 1]; i++) {
+        while (at < table->starts[slot + 1] && convoy_table_compare(table->keys[at], convoy_table_generation(table, at),
+                                                                    order->sorted_keys[i],
+                                                                    order->sorted_generations[i]) < 0) {
+            at++;
+        }
+        if (at == table->starts[slot + 1] || table->keys[at] != order->sorted_keys[i] ||
+            convoy_table_generation(table, at) != order->sorted_generations[i]) {
+            return false;
+        }
+        sorted[i - start] = at;
+    }
+    for (uint32_t i = start; i < order->starts[slot + 1]; i++) {
+        outcome->positions[i] = sorted[order->ranks[i]];
+    }
+    return true;
+}
+
+bool convoy_outcome_own(struct convoy_outcome *outcome, struct convoy_keyed *keyed, const struct convoy_order *order)
+{
+    const struct convoy_table *table = convoy_keyed_current(keyed);
+    if (order->slots != keyed->slots) {
+        return false;
+    }
+    if (outcome->position_keyed != keyed->version || outcome->position_order != order->version) {
+        for (uint32_t slot = 0; slot < order->slots; slot++) {
+            if (!positions_find_list(outcome, table, order, slot)) {
+                outcome->position_keyed = UINT64_MAX;
+                return false;
+            }
+        }
+        outcome->position_keyed = keyed->version;
+        outcome->position_order = order->version;
+    }
+    for (uint32_t i = 0; i < order->starts[order->slots]; i++) {
+        outcome->states[i] = table->states[outcome->positions[i]];
+    }
+    return true;
+}
