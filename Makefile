@@ -20,7 +20,7 @@ RUN_ARGS ?=
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
 CORE_SOURCES := error log memory negotiate settings status
-NET_SOURCES := fd_channel host_map liveness local local_join local_roll local_serve local_socket runtime shared_file ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
+NET_SOURCES := fd_channel host_map interfaces lanes link link_connect link_describe link_lanes link_send liveness local local_join local_roll local_serve local_socket runtime shared_file ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES :=
 POLL_SOURCES := capture check consensus decided gate inject keyed order outcome payload positional result table
 POLL_ENGINE_SOURCES := contribute poll two_level
@@ -32,7 +32,7 @@ CLI_SOURCES := board crew histogram host main options place plan progress rank r
 REFERENCE_SOURCES := check log main table
 CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
 
-UNIT_TESTS := deliver derive elf_file fd_channel gather grid host host_map inspect intake liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
+UNIT_TESTS := deliver derive elf_file fd_channel gather grid host host_map inspect intake link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll
@@ -45,6 +45,7 @@ ABI_TESTS :=
 FUZZERS :=
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather expect fake_round plugin rank ranks
+UNIT_LIB_SOURCES := linknode
 
 # -- flags ---------------------------------------------------------------------------------------------------------
 
@@ -97,6 +98,8 @@ PLUGIN_OBJECTS := $(call objects,$(addprefix plugin/,$(PLUGIN_SOURCES)))
 LOAD_OBJECTS := $(call objects,$(addprefix src/load/,$(LOAD_SOURCES)))
 CLI_OBJECTS := $(call objects,$(addprefix src/cli/,$(CLI_SOURCES)))
 TEST_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(TEST_LIB_SOURCES)))
+# Uses the inside of the library, so unit tests only.
+UNIT_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(UNIT_LIB_SOURCES)))
 LIB_OBJECTS := $(CORE_OBJECTS) $(NET_OBJECTS) $(ROUND_OBJECTS) $(POLL_OBJECTS) $(SYNC_OBJECTS) $(PLUGIN_OBJECTS)
 
 # Linked statically and hidden: a host that exports a symbol of the same name must not hijack ours.
@@ -162,7 +165,7 @@ run: deps-build ## replay a serving trace through real processes; TRACE=file RUN
 
 # Unit tests link the objects they need (internal functions are hidden in the library); all others load the library.
 # (q, not r: two layers may have files of one name.)
-$(OBJ)/objects.a: $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS) $(filter-out %/main.o,$(CLI_OBJECTS))
+$(OBJ)/objects.a: $(LIB_OBJECTS) $(LOAD_OBJECTS) $(TEST_LIB_OBJECTS) $(UNIT_LIB_OBJECTS) $(filter-out %/main.o,$(CLI_OBJECTS))
 	rm -f $@
 	ar qcs $@ $^
 

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a link, shared by the link_*.c files only. */
+#ifndef CONVOY_NET_LINK_PARTS_H
+#define CONVOY_NET_LINK_PARTS_H
+
+#include "net/lanes.h"
+#include "net/link.h"
+#include "net/ucx.h"
+
+#include <assert.h>
+
+#define LINK_BUFFERS 64
+#define LINK_AM_ID 1u
+
+/* One device's worker. */
+struct link_lane {
+    ucp_worker_h worker;
+    ucp_address_t *address;
+    int efd; /* becomes readable when there is work; owned by the worker */
+};
+
+struct link_endpoint {
+    struct convoy_link *link;
+    ucp_ep_h ep; /* NULL: none, or given back */
+    uint32_t state; /* enum convoy_link_state; written by the owner, read by anyone */
+    uint32_t lane;
+    uint32_t pending;     /* sends in buffers; the next ones queue behind them */
+    bool must_close;      /* failed: to be closed from outside of UCX's callbacks */
+    bool must_tell;       /* failed: down has not been called yet */
+    bool is_dirty;        /* something was sent since the last flush */
+    int32_t ucx_status;   /* why it failed */
+    uint64_t sent_messages;
+    uint64_t sent_bytes;
+    uint64_t inline_messages; /* of these, without a buffer */
+    char transports[64];      /* "tcp/eth0" */
+};
+
+/* A message that UCX could not take at once. */
+struct link_buffer {
+    struct link_buffer *next;
+    struct link_endpoint *endpoint;
+    uint8_t *bytes; /* header, then data */
+};
+
+struct convoy_link {
+    struct convoy_link_options options;
+    const struct convoy_ucx_functions *ucx;
+    struct convoy_lane_set set;
+    struct link_lane lanes[CONVOY_LANES_MAX];
+    struct link_endpoint *endpoints;
+    uint8_t *address;
+    size_t address_bytes;
+    struct link_buffer buffers[LINK_BUFFERS];
+    struct link_buffer *free_buffers;
+    uint8_t *buffer_memory;
+    uint32_t pending;   /* buffers in use */
+    uint32_t unfinished; /* close and flush requests under way */
+    uint32_t attention; /* endpoints with must_close or must_tell */
+    bool is_closing;    /* nothing is delivered any more */
+    uint64_t received_messages;
+    uint64_t received_bytes;
+    uint64_t refused_messages; /* larger than any member may send, or not of our making */
+    uint64_t sleeps;
+#ifdef CONVOY_DEBUG
+    uint64_t owner; /* thread inside, 0 = none */
+    uint32_t depth;
+#endif
+};
+
+/* Counters are written by the one thread inside and read by any that describes. */
+static inline void link_count(uint64_t *counter, uint64_t add)
+{
+    __atomic_store_n(counter, *counter + add, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t link_read(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static inline void link_set_state(struct link_endpoint *endpoint, enum convoy_link_state state)
+{
+    __atomic_store_n(&endpoint->state, (uint32_t)state, __ATOMIC_RELAXED);
+}
+
+static inline enum convoy_link_state link_state(const struct link_endpoint *endpoint)
+{
+    return (enum convoy_link_state)__atomic_load_n(&endpoint->state, __ATOMIC_RELAXED);
+}
+
+/* The worker is serialized, not locked: two threads inside abort UCX later and elsewhere. Debug builds say so here. A
+ * recv callback may send, hence the depth. */
+#ifdef CONVOY_DEBUG
+static inline void link_enter(struct convoy_link *link)
+{
+    uint64_t self = (uint64_t)pthread_self();
+    uint64_t nobody = 0;
+    if (__atomic_load_n(&link->owner, __ATOMIC_RELAXED) != self) {
+        bool is_alone = __atomic_compare_exchange_n(&link->owner, &nobody, self, false, __ATOMIC_ACQUIRE,
+                                                    __ATOMIC_RELAXED);
+        assert(is_alone && "two threads inside one link");
+        (void)is_alone;
+    }
+    link->depth++;
+}
+
+static inline void link_leave(struct convoy_link *link)
+{
+    if (--link->depth == 0) {
+        __atomic_store_n(&link->owner, 0, __ATOMIC_RELEASE);
+    }
+}
+#else
+static inline void link_enter(struct convoy_link *link)
+{
+    (void)link;
+}
+
+static inline void link_leave(struct convoy_link *link)
+{
+    (void)link;
+}
+#endif
+
+/* link_lanes.c: makes and ends the workers. On failure nothing is left. */
+int32_t convoy_link_lanes_open(struct convoy_link *link, struct convoy_error *error);
+void convoy_link_lanes_close(struct convoy_link *link);
+
+/* link_connect.c: gives the UCX endpoint back by force; never calls anyone. */
+void convoy_link_endpoint_close(struct convoy_link *link, struct link_endpoint *endpoint);
+
+/* link_connect.c: the endpoint is of no use any more; the rest follows in the next progress. */
+void convoy_link_endpoint_fail(struct link_endpoint *endpoint, int32_t ucx_status);
+
+/* link_send.c: makes the buffers. */
+int32_t convoy_link_buffers_make(struct convoy_link *link, struct convoy_error *error);
+
+#endif

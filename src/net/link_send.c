@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/link_parts.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+
+#include <string.h>
+
+int32_t convoy_link_buffers_make(struct convoy_link *link, struct convoy_error *error)
+{
+    size_t each = CONVOY_LINK_HEADER_MAX + link->options.message_bytes_max;
+    link->buffer_memory = convoy_memory_array(LINK_BUFFERS, each);
+    if (link->buffer_memory == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %d send buffers of %zu bytes", LINK_BUFFERS,
+                                each);
+    }
+    for (size_t i = 0; i < LINK_BUFFERS; i++) {
+        link->buffers[i].bytes = link->buffer_memory + i * each;
+        link->buffers[i].next = link->free_buffers;
+        link->free_buffers = &link->buffers[i];
+    }
+    return CONVOY_OK;
+}
+
+static void buffer_give_back(struct link_buffer *buffer)
+{
+    struct convoy_link *link = buffer->endpoint->link;
+    buffer->endpoint->pending--;
+    buffer->next = link->free_buffers;
+    link->free_buffers = buffer;
+    link->pending--;
+}
+
+/* Also called with an error when the endpoint fails: the error handler has the word then. */
+static void buffer_sent(void *request, ucs_status_t ucx_status, void *argument)
+{
+    struct link_buffer *buffer = argument;
+    struct convoy_link *link = buffer->endpoint->link;
+    (void)ucx_status;
+    buffer_give_back(buffer);
+    link->ucx->ucp_request_free(request);
+}
+
+/* The common way: UCX writes the message out, or copies it, before it returns. */
+static ucs_status_t send_inline(struct convoy_link *link, const struct link_endpoint *endpoint, const void *header,
+                                size_t header_bytes, const void *data, size_t bytes)
+{
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL,
+                                       .flags = UCP_AM_SEND_FLAG_EAGER};
+    ucs_status_ptr_t request =
+        link->ucx->ucp_am_send_nbx(endpoint->ep, LINK_AM_ID, header, header_bytes, data, bytes, &param);
+    return UCS_PTR_STATUS(request); /* a macro that evaluates its argument twice */
+}
+
+/* The link is not connected yet, its queue is full, or the message is large: UCX keeps our copy until it is through. */
+static ucs_status_t send_buffered(struct convoy_link *link, struct link_endpoint *endpoint, struct link_buffer *buffer,
+                                  size_t header_bytes, size_t bytes)
+{
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        .flags = UCP_AM_SEND_FLAG_EAGER,
+        .cb.send = buffer_sent,
+        .user_data = buffer,
+    };
+    link->free_buffers = buffer->next;
+    buffer->endpoint = endpoint;
+    endpoint->pending++;
+    link->pending++;
+    ucs_status_ptr_t request = link->ucx->ucp_am_send_nbx(endpoint->ep, LINK_AM_ID, buffer->bytes, header_bytes,
+                                                          buffer->bytes + header_bytes, bytes, &param);
+    if (UCS_PTR_IS_PTR(request)) {
+        return UCS_OK; /* buffer_sent has run already, or will */
+    }
+    buffer_give_back(buffer);
+    return UCS_PTR_STATUS(request);
+}
+
+static void send_count(struct link_endpoint *endpoint, size_t bytes, bool is_inline)
+{
+    endpoint->is_dirty = true;
+    link_count(&endpoint->sent_messages, 1);
+    link_count(&endpoint->sent_bytes, bytes);
+    link_count(&endpoint->inline_messages, is_inline);
+}
+
+static int32_t send_to(struct convoy_link *link, struct link_endpoint *endpoint, const void *header,
+                       size_t header_bytes, const void *data, size_t bytes)
+{
+    ucs_status_t result = UCS_ERR_NO_RESOURCE;
+    bool is_inline = endpoint->pending == 0; /* else it would overtake those in buffers */
+    if (is_inline) {
+        result = send_inline(link, endpoint, header, header_bytes, data, bytes);
+    }
+    if (result == UCS_ERR_NO_RESOURCE) {
+        struct link_buffer *buffer = link->free_buffers;
+        if (buffer == NULL) {
+            return CONVOY_LIMIT;
+        }
+        is_inline = false;
+        memcpy(buffer->bytes, header, header_bytes);
+        if (bytes != 0) {
+            memcpy(buffer->bytes + header_bytes, data, bytes);
+        }
+        result = send_buffered(link, endpoint, buffer, header_bytes, bytes);
+    }
+    if (result != UCS_OK) {
+        convoy_link_endpoint_fail(endpoint, result);
+        return CONVOY_PEER_LOST;
+    }
+    send_count(endpoint, header_bytes + bytes, is_inline);
+    return CONVOY_OK;
+}
+
+int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
+                         const void *data, size_t bytes)
+{
+    assert(peer < link->options.peer_count && header_bytes <= CONVOY_LINK_HEADER_MAX &&
+           bytes <= link->options.message_bytes_max);
+    struct link_endpoint *endpoint = &link->endpoints[peer];
+    enum convoy_link_state state = link_state(endpoint);
+    if (state != CONVOY_LINK_UP) {
+        return state == CONVOY_LINK_NONE ? CONVOY_BAD_STATE : CONVOY_PEER_LOST;
+    }
+    link_enter(link);
+    int32_t status = send_to(link, endpoint, header, header_bytes, data, bytes);
+    link_leave(link);
+    return status;
+}
+
+uint32_t convoy_link_pending(const struct convoy_link *link)
+{
+    return link->pending;
+}
