@@ -20,7 +20,7 @@ RUN_ARGS ?=
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
 CORE_SOURCES := error log memory negotiate settings status
-NET_SOURCES := fd_channel host_map interfaces lanes link link_connect link_describe link_lanes link_send liveness local local_join local_roll local_serve local_socket runtime shared_file ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
+NET_SOURCES := auth bootstrap fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES :=
 POLL_SOURCES := capture check consensus decided gate inject keyed order outcome payload positional result table
 POLL_ENGINE_SOURCES := contribute poll two_level

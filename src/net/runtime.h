@@ -21,6 +21,7 @@ struct convoy_runtime {
     uint8_t *secret;
     size_t secret_bytes;
     uint64_t incarnation;             /* random, never 0 */
+    uint8_t build_id[8];              /* first bytes of this build's id, zero where the file has none */
     uint16_t wire_min;                /* wire versions that this build offers; tests narrow or widen them */
     uint16_t wire_max;
     _Atomic uint32_t thread_count;    /* own threads alive */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of net/listener.c: the port itself and the thread that serves it. */
+#ifndef CONVOY_NET_LISTENER_PORT_H
+#define CONVOY_NET_LISTENER_PORT_H
+
+#include "net/handshake.h"
+#include "net/listener.h"
+
+/* A group that is opening here. Protected by the listener's lock. */
+struct convoy_seat {
+    struct convoy_seat *next;
+    struct convoy_listener *listener;
+    const char *name; /* borrowed */
+    uint32_t name_length;
+    int event_fd;
+    struct convoy_arrival *first;
+    struct convoy_arrival *last;
+    uint64_t strangers_before;
+};
+
+struct convoy_listener {
+    struct convoy_listener *next; /* runtime->listeners, under runtime->lock */
+    struct convoy_runtime *runtime;
+    union convoy_address address;
+    int fd;
+    int stop_fd; /* eventfd: the thread ends when it is readable */
+    pthread_t thread;
+    pthread_mutex_t lock; /* protects seats and stranger_count */
+    struct convoy_seat *seats;
+    uint64_t stranger_count;
+    uint64_t resume_ns; /* the thread's own from here on; out of descriptors until then, 0 = no */
+    uint32_t pending_count;
+    struct convoy_handshake *pending[CONVOY_LISTENER_PENDING_MAX];
+};
+
+/* Binds and starts the thread. SYSTEM with errno and address. */
+int32_t convoy_listener_open(struct convoy_runtime *runtime, const union convoy_address *address,
+                             struct convoy_listener **listener_out, struct convoy_error *error);
+
+/* Ends the thread and closes the port. */
+void convoy_listener_destroy(struct convoy_listener *listener);
+
+/* Caller holds listener->lock, or is the only one who knows the listener. */
+struct convoy_seat *convoy_listener_find_seat(const struct convoy_listener *listener, const char *name,
+                                              uint32_t length);
+
+#endif

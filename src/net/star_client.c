@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every member of a star but the listener: connects until it is admitted or refused for good, then talks in frames.
+ * Before "admitted" a broken connection means trying again; after it, that the listener is lost.
+ */
+#include "net/carrier.h"
+
+#include "core/bytes.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "net/frame.h"
+#include "net/handshake.h"
+#include "net/message.h"
+#include "net/rendezvous.h"
+#include "net/roster.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CLIENT_PAUSE_NS_MAX (20 * CONVOY_NS_PER_MS)
+#define CLIENT_FRAME_BYTES_MAX 4096u
+
+struct star_client {
+    struct convoy_frame_stream stream;
+    struct convoy_rendezvous where;
+    bool is_admitted;
+    bool may_retry; /* of the last attempt that failed */
+    struct convoy_error stale; /* a refusal by a listener of an earlier life; status OK = none */
+    uint8_t heard[CONVOY_ROSTER_SET_BYTES];
+    uint8_t *table; /* of the last exchange; blobs point into it */
+};
+
+static int32_t client_listener_id(const struct convoy_bootstrap *bootstrap)
+{
+    return bootstrap->options->member_ids[bootstrap->options->listener_index];
+}
+
+/* -- one connection ---------------------------------------------------------------------------------------------- */
+
+/* A connection attempt to a free port of this host can meet itself: both ends are the same socket. */
+static bool socket_is_own_peer(int fd)
+{
+    union convoy_address own = {.v6 = {.sin6_family = AF_INET6}};
+    union convoy_address peer = own;
+    socklen_t own_bytes = sizeof own;
+    socklen_t peer_bytes = sizeof peer;
+    return getsockname(fd, &own.any, &own_bytes) == 0 && getpeername(fd, &peer.any, &peer_bytes) == 0 &&
+           convoy_address_is_equal(&own, &peer);
+}
+
+/* Returns 0 or an errno. */
+static int socket_finish_connect(int fd, const struct convoy_wait *wait, int32_t *status_out)
+{
+    int failed = 0;
+    socklen_t bytes = sizeof failed;
+    *status_out = convoy_wait_one(wait, fd, POLLOUT);
+    if (*status_out != CONVOY_OK) {
+        return ETIMEDOUT;
+    }
+    (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &bytes);
+    return failed == 0 && socket_is_own_peer(fd) ? ECONNREFUSED : failed;
+}
+
+static int32_t client_dial(const union convoy_address *address, const struct convoy_wait *wait, int *fd_out,
+                           struct convoy_error *error)
+{
+    int32_t status = CONVOY_OK;
+    int on = 1;
+    char text[CONVOY_ADDRESS_TEXT_BYTES];
+    int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int failed = fd < 0 ? errno : 0;
+    if (failed == 0 && connect(fd, &address->any, convoy_address_bytes(address)) != 0) {
+        failed = errno == EINPROGRESS || errno == EINTR ? socket_finish_connect(fd, wait, &status) : errno;
+    }
+    if (failed == 0) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        *fd_out = fd;
+        return CONVOY_OK;
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    convoy_address_text(address, text);
+    return status == CONVOY_CANCELED
+               ? status
+               : convoy_error_set_errno(error, CONVOY_UNREACHABLE, failed, "connect to %s", text);
+}
+
+/* Connects to the first address that takes it. */
+static int32_t client_dial_any(struct convoy_bootstrap *bootstrap, const struct convoy_wait *patience, int *fd_out,
+                               struct convoy_error *error)
+{
+    struct star_client *client = bootstrap->state;
+    struct convoy_address_list list;
+    int32_t status = convoy_rendezvous_resolve(&client->where, &list, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = CONVOY_UNREACHABLE;
+    for (uint32_t i = 0; i < list.count && status == CONVOY_UNREACHABLE; i++) {
+        status = client_dial(&list.addresses[i], patience, fd_out, error);
+    }
+    return status;
+}
+
+/* -- frames ------------------------------------------------------------------------------------------------------ */
+
+static void client_note_heard(struct star_client *client, const struct convoy_frame *frame)
+{
+    uint32_t bytes = frame->bytes < sizeof client->heard ? frame->bytes : (uint32_t)sizeof client->heard;
+    memcpy(client->heard, frame->body, bytes);
+    client->is_admitted = true;
+}
+
+/* REFUSED or FAILED: takes its status and text. */
+static int32_t client_take_notice(struct star_client *client, const struct convoy_frame *frame,
+                                  struct convoy_error *error)
+{
+    struct convoy_notice notice;
+    if (!convoy_notice_decode(frame->body, frame->bytes, &notice)) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "the listener sent a malformed notice");
+    }
+    client->may_retry = frame->type == CONVOY_MESSAGE_REFUSED && (notice.flags & CONVOY_NOTICE_RETRY) != 0;
+    return convoy_notice_to_error(&notice, error);
+}
+
+/* The stream ended or broke. */
+static int32_t client_stream_error(struct convoy_bootstrap *bootstrap, int32_t status, struct convoy_error *error)
+{
+    struct star_client *client = bootstrap->state;
+    int32_t id = client_listener_id(bootstrap);
+    switch (status) {
+    case CONVOY_CANCELED:
+        return status;
+    case CONVOY_TIMED_OUT:
+        return convoy_roster_missing(&bootstrap->hello.group, client->heard, error);
+    case CONVOY_NO_MEMORY:
+        return convoy_error_set(error, status, "no memory for a frame");
+    case CONVOY_PEER_LOST:
+    case CONVOY_TRUNCATED:
+        client->may_retry = !client->is_admitted;
+        return convoy_error_set_peer(error, CONVOY_PEER_LOST, id, 0,
+                                     "the listener, member %d, went away while the group was opening", id);
+    default:
+        return convoy_error_set_peer(error, CONVOY_MALFORMED, id, 0, "the listener, member %d, sent a bad frame", id);
+    }
+}
+
+/* Waits for a frame of one type; takes in what comes before. frame_out->body: the caller frees. */
+static int32_t client_await(struct convoy_bootstrap *bootstrap, uint16_t type, struct convoy_frame *frame_out,
+                            struct convoy_error *error)
+{
+    struct star_client *client = bootstrap->state;
+    for (;;) {
+        struct convoy_frame frame;
+        int32_t status = convoy_frame_wait_recv(&client->stream, &bootstrap->wait, &frame);
+        if (status != CONVOY_OK) {
+            return client_stream_error(bootstrap, status, error);
+        }
+        if (frame.type == type) {
+            *frame_out = frame;
+            return CONVOY_OK;
+        }
+        if (frame.type == CONVOY_MESSAGE_HEARD) {
+            client_note_heard(client, &frame);
+        } else if (frame.type == CONVOY_MESSAGE_REFUSED || frame.type == CONVOY_MESSAGE_FAILED) {
+            status = client_take_notice(client, &frame, error);
+        } else {
+            status = client_stream_error(bootstrap, CONVOY_MALFORMED, error);
+        }
+        convoy_memory_free(frame.body);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+    }
+}
+
+/* -- connect ----------------------------------------------------------------------------------------------------- */
+
+static int32_t client_welcome(struct convoy_bootstrap *bootstrap, struct convoy_error *error)
+{
+    struct convoy_frame frame;
+    struct convoy_welcome welcome;
+    int32_t status = client_await(bootstrap, CONVOY_MESSAGE_WELCOME, &frame, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    bool is_good = convoy_welcome_decode(frame.body, frame.bytes, &welcome);
+    convoy_memory_free(frame.body);
+    const struct convoy_runtime *runtime = bootstrap->runtime;
+    if (!is_good || welcome.wire < runtime->wire_min || welcome.wire > runtime->wire_max) {
+        return client_stream_error(bootstrap, CONVOY_MALFORMED, error);
+    }
+    bootstrap->epoch = welcome.epoch;
+    bootstrap->wire = welcome.wire;
+    memcpy(bootstrap->salt, welcome.salt, sizeof bootstrap->salt);
+    return CONVOY_OK;
+}
+
+/* Connects once and goes on to the welcome. The hello has its own short patience; once it is done only the group's
+ * deadline counts, since leaving an admitted place would fail the group. */
+static int32_t client_attempt(struct convoy_bootstrap *bootstrap, struct convoy_error *error)
+{
+    struct star_client *client = bootstrap->state;
+    struct convoy_wait patience = bootstrap->wait;
+    uint64_t short_ns =
+        convoy_deadline_after(convoy_now_ns(), bootstrap->runtime->settings.hello_timeout_ms * CONVOY_NS_PER_MS);
+    patience.deadline_ns = short_ns < patience.deadline_ns ? short_ns : patience.deadline_ns;
+    client->stream = (struct convoy_frame_stream){.fd = -1, .limit = CLIENT_FRAME_BYTES_MAX};
+    client->may_retry = true;
+    int32_t status = client_dial_any(bootstrap, &patience, &client->stream.fd, error);
+    if (status == CONVOY_OK) {
+        struct convoy_hello theirs;
+        status = convoy_handshake_connect(bootstrap->runtime, client->stream.fd, &patience, &bootstrap->hello, &theirs,
+                                          error);
+        client->may_retry = status == CONVOY_MALFORMED || status == CONVOY_PEER_LOST || status == CONVOY_TIMED_OUT;
+    }
+    if (status == CONVOY_OK) {
+        status = client_welcome(bootstrap, error);
+    }
+    if (status != CONVOY_OK && !client->is_admitted) {
+        convoy_frame_close(&client->stream);
+    }
+    return status;
+}
+
+/* At the deadline: why the listener was not reached. A refusal that might have changed keeps its status. */
+static int32_t client_give_up(struct convoy_bootstrap *bootstrap, const struct convoy_error *last,
+                              struct convoy_error *error)
+{
+    const struct star_client *client = bootstrap->state;
+    if (client->stale.status != CONVOY_OK) {
+        *error = client->stale;
+        return error->status;
+    }
+    char reason[CONVOY_ERROR_TEXT_BYTES];
+    memcpy(reason, last->text, sizeof reason);
+    int32_t id = client_listener_id(bootstrap);
+    return convoy_error_set_peer(error, CONVOY_TIMED_OUT, id, 0,
+                                 "the listener, member %d, was not reached at %.60s port %u in time: %.120s", id,
+                                 client->where.host, client->where.port, reason);
+}
+
+static int32_t client_connect_until(struct convoy_bootstrap *bootstrap, struct convoy_error *error)
+{
+    struct star_client *client = bootstrap->state;
+    uint64_t pause_ns = CONVOY_NS_PER_MS;
+    for (;;) {
+        int32_t status = client_attempt(bootstrap, error);
+        uint64_t now_ns = convoy_now_ns();
+        if (status == CONVOY_OK || status == CONVOY_CANCELED || !client->may_retry || client->is_admitted) {
+            return status;
+        }
+        if (status == CONVOY_STALE_EPOCH) { /* its port may soon be that of this life's listener */
+            client->stale = *error;
+        }
+        if (now_ns >= bootstrap->wait.deadline_ns) {
+            return client_give_up(bootstrap, error, error);
+        }
+        struct convoy_wait pause = bootstrap->wait;
+        pause.deadline_ns = now_ns + pause_ns < pause.deadline_ns ? now_ns + pause_ns : pause.deadline_ns;
+        pause_ns = 2 * pause_ns < CLIENT_PAUSE_NS_MAX ? 2 * pause_ns : CLIENT_PAUSE_NS_MAX;
+        if (convoy_wait_one(&pause, -1, 0) == CONVOY_CANCELED) {
+            return CONVOY_CANCELED;
+        }
+    }
+}
+
+/* Tells the listener, as far as the socket takes it now, that this member cannot go on. */
+static void client_fail(struct convoy_bootstrap *bootstrap, const struct convoy_error *cause)
+{
+    struct star_client *client = bootstrap->state;
+    struct convoy_notice notice;
+    uint8_t bytes[CONVOY_NOTICE_BYTES_MAX];
+    if (client->stream.fd < 0) {
+        return;
+    }
+    convoy_notice_from_error(&notice, cause, 0);
+    uint32_t count = (uint32_t)convoy_notice_encode(&notice, bytes);
+    if (convoy_frame_queue(&client->stream, CONVOY_MESSAGE_FAILED, bytes, count) == CONVOY_OK) {
+        (void)convoy_frame_flush(&client->stream);
+    }
+}
+
+/* A failure that the listener cannot know about yet is told to it. */
+static int32_t client_finish(struct convoy_bootstrap *bootstrap, int32_t status, const struct convoy_error *error)
+{
+    struct convoy_error said = CONVOY_ERROR_INIT;
+    if (status == CONVOY_CANCELED) {
+        (void)convoy_carrier_say_canceled(bootstrap, &said);
+        client_fail(bootstrap, &said);
+    } else if (status == CONVOY_TIMED_OUT || status == CONVOY_NO_MEMORY) {
+        client_fail(bootstrap, error);
+    }
+    return status;
+}
+
+static int32_t client_connect(struct convoy_bootstrap *bootstrap, struct convoy_error *error)
+{
+    const struct convoy_group_options *options = bootstrap->options;
+    struct star_client *client = convoy_memory_zalloc(sizeof *client);
+    if (client == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory to connect");
+    }
+    client->stream.fd = -1;
+    convoy_roster_add(client->heard, options->own_index);
+    bootstrap->state = client;
+    int32_t status = convoy_rendezvous_parse(options->rendezvous, options->rendezvous_length, options->name,
+                                             options->name_length, &client->where, error);
+    if (status == CONVOY_OK) {
+        status = client_connect_until(bootstrap, error);
+    }
+    return client_finish(bootstrap, status, error);
+}
+
+/* -- afterwards -------------------------------------------------------------------------------------------------- */
+
+static int32_t client_send_blob(struct convoy_bootstrap *bootstrap, const struct convoy_blob *mine)
+{
+    struct star_client *client = bootstrap->state;
+    uint8_t *body = convoy_memory_zalloc(4 + mine->bytes);
+    if (body == NULL) {
+        return CONVOY_NO_MEMORY;
+    }
+    convoy_bytes_put_u32(body, bootstrap->sequence);
+    if (mine->bytes != 0) {
+        memcpy(body + 4, mine->data, mine->bytes);
+    }
+    int32_t status =
+        convoy_frame_queue(&client->stream, CONVOY_MESSAGE_BLOB, body, (uint32_t)(4 + mine->bytes));
+    convoy_memory_free(body);
+    return status == CONVOY_OK ? convoy_frame_wait_flush(&client->stream, &bootstrap->wait) : status;
+}
+
+static int32_t client_exchange_steps(struct convoy_bootstrap *bootstrap, const struct convoy_blob *mine,
+                                     struct convoy_blob *blobs_out, struct convoy_error *error)
+{
+    struct star_client *client = bootstrap->state;
+    uint32_t count = (uint32_t)bootstrap->options->member_count;
+    struct convoy_frame frame;
+    client->stream.limit = 4 + count * (4 + CONVOY_BOOTSTRAP_BLOB_MAX);
+    memset(client->heard, 0, sizeof client->heard);
+    convoy_roster_add(client->heard, bootstrap->options->own_index);
+    int32_t status = client_send_blob(bootstrap, mine);
+    if (status != CONVOY_OK && status != CONVOY_PEER_LOST) { /* lost: what it said before may still be there to read */
+        return client_stream_error(bootstrap, status, error);
+    }
+    status = client_await(bootstrap, CONVOY_MESSAGE_TABLE, &frame, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    convoy_memory_free(client->table);
+    client->table = frame.body;
+    if (!convoy_table_decode(frame.body, frame.bytes, bootstrap->sequence, blobs_out, count)) {
+        return client_stream_error(bootstrap, CONVOY_MALFORMED, error);
+    }
+    return CONVOY_OK;
+}
+
+static int32_t client_exchange(struct convoy_bootstrap *bootstrap, const struct convoy_blob *mine,
+                               struct convoy_blob *blobs_out, struct convoy_error *error)
+{
+    return client_finish(bootstrap, client_exchange_steps(bootstrap, mine, blobs_out, error), error);
+}
+
+static void client_close(struct convoy_bootstrap *bootstrap)
+{
+    struct star_client *client = bootstrap->state;
+    convoy_frame_close(&client->stream);
+    convoy_memory_free(client->table);
+    convoy_memory_free(client);
+}
+
+const struct convoy_carrier convoy_carrier_client = {
+    .connect = client_connect, .exchange = client_exchange, .fail = client_fail, .close = client_close};
