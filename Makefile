@@ -32,7 +32,7 @@ CLI_SOURCES := board crew histogram host main options place plan progress rank r
 REFERENCE_SOURCES := check log main table
 CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
 
-UNIT_TESTS := deliver derive elf_file fd_channel gather grid host host_map inspect intake link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
+UNIT_TESTS := bootstrap deliver derive elf_file fd_channel gather grid host host_map inspect intake link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll

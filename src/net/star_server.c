@@ -5,6 +5,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 
+#include <string.h>
+
 /* -- connect ----------------------------------------------------------------------------------------------------- */
 
 static int32_t server_join(struct star_server *server, struct convoy_error *error)
