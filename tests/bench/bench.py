@@ -30,6 +30,7 @@ MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none
 CASES = ["poll:8", "poll:64", "poll:256", "row:8"]
 OWN_CASES = ["lists:64", "keyed:64", "fresh:64"]
 RANKS = [2, 4, 8]
+TURNS = 1 if QUICK else 3
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -61,26 +62,27 @@ def run(command, **environment):
     return parse_lines(done.stdout)
 
 
-def run_floor(ranks):
+def tag(lines, **fields):
+    return [{**line, **fields} for line in lines]
+
+
+def run_floor(ranks, cases):
     lines = []
     for policy in ["pauses", "yield"] + (["spin"] if ranks <= CORES else []):  # spinning collapses with ranks > cores
-        lines += run([BIN / "floor", "--ranks", ranks, "--policy", policy, *rounds(20000, 300),
-                      *b2b(CASES + ["lists:64"]), *paced(CASES)])
+        lines += run([BIN / "floor", "--ranks", ranks, "--policy", policy, *rounds(10000, 300), *cases])
     return lines
 
 
-def run_convoy(ranks):
-    return run([BIN / "convoy_bench", "--ranks", ranks, *rounds(20000, 300), *b2b(CASES + OWN_CASES), *paced(CASES)])
+def run_convoy(ranks, cases):
+    return run([BIN / "convoy_bench", "--ranks", ranks, *rounds(10000, 300), *cases])
 
 
-def run_openmpi(ranks):
-    return run([*MPIRUN, "-n", ranks, BIN / "mpi_peer", "--ranks", ranks, *rounds(20000, 300), *b2b(CASES),
-                *paced(CASES)])
+def run_openmpi(ranks, cases):
+    return run([*MPIRUN, "-n", ranks, BIN / "mpi_peer", "--ranks", ranks, *rounds(10000, 300), *cases])
 
 
-def run_gloo(ranks):
-    return run(["/usr/bin/python3", ROOT / "tests/bench/gloo_peer.py", "--ranks", ranks, *rounds(200, 100), *b2b(CASES),
-                *paced(CASES)])
+def run_gloo(ranks, cases):
+    return run(["/usr/bin/python3", ROOT / "tests/bench/gloo_peer.py", "--ranks", ranks, *rounds(200, 100), *cases])
 
 
 def run_other():
@@ -136,7 +138,7 @@ class Hosts:
         if any(process.returncode != 0 for process in running):
             sys.exit("\n".join(f"host {side}: {process.args}\nended with {process.returncode}:\n{output}{errors}"
                                for side, (process, (output, errors)) in enumerate(zip(running, outputs))))
-        return [{**line, "hosts": 2} for output, _ in outputs for line in parse_lines(output)]
+        return tag([line for output, _ in outputs for line in parse_lines(output)], hosts=2)
 
 
 def run_am_floor(hosts):
@@ -192,16 +194,34 @@ def run_hosts(hosts):
 # -- the whole run ------------------------------------------------------------------------------------------------------
 
 
-def one_repeat(index, hosts):
+def back_to_back(ranks, is_reversed):
+    """Case by case, so that what is compared lies close together: virtual cores move, and figures with them. The floor
+    and convoy are cheap and alternate several times."""
     lines = []
-    peers = [run_openmpi, run_floor, run_convoy, run_gloo]
-    if index % 2 == 1:  # drift of the machine must not favour who always runs first
-        peers.reverse()
+    for case in b2b(CASES + OWN_CASES):
+        peers = [run_floor, run_convoy]
+        if is_reversed:
+            peers.reverse()
+        for turn in range(TURNS):
+            for peer in peers:
+                if peer is run_convoy or case not in b2b(OWN_CASES[1:]):
+                    lines += tag(peer(ranks, [case]), turn=turn)
+        if case in b2b(CASES):
+            lines += run_openmpi(ranks, [case])
+    return lines
+
+
+def one_repeat(index, hosts):
+    is_reversed = index % 2 == 1  # drift of the machine must not favour who always runs first
+    lines = run([BIN / "floor", "--mode", "machine"])
     for ranks in RANKS:
-        for peer in peers:
-            lines += peer(ranks)
+        lines += back_to_back(ranks, is_reversed)
+        peers = [run_openmpi, run_convoy, run_floor]
+        for peer in reversed(peers) if is_reversed else peers:
+            lines += peer(ranks, paced(CASES))
+        lines += run_gloo(ranks, b2b(CASES) + paced(CASES))
     lines += run_hosts(hosts) if hosts is not None else []
-    return lines + run_other()
+    return tag(lines + run_other(), repeat=index)
 
 
 def open_hosts(stack):
@@ -216,20 +236,18 @@ def open_hosts(stack):
 
 def machine():
     model = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    return {"cpu": model.group(1) if model else "unknown", "kernel": os.uname().release, **run(
-        [BIN / "floor", "--mode", "machine"])[0]}
+    return {"cpu": model.group(1) if model else "unknown", "kernel": os.uname().release, "cores": CORES}
 
 
 def main():
     with contextlib.ExitStack() as stack:
         hosts, no_hosts = open_hosts(stack)
-        host_machine = machine()
         repeats = []
         for index in range(REPEATS):
             start = time.monotonic()
             repeats.append(one_repeat(index, hosts))
             print(f"repeat {index + 1} of {REPEATS}: {time.monotonic() - start:.0f} s", flush=True)
-    result = report.summarise(host_machine, repeats, CORES, no_hosts)
+    result = report.summarise(machine(), repeats, no_hosts)
     result["quick"] = QUICK
     report.show(result)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)

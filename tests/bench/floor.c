@@ -15,8 +15,8 @@
 
 #define LINE_BYTES 64u
 #define PAUSES 100u
-#define MACHINE_ROUNDS 200000u
-#define FLOOR_BATCHES 5u
+#define BATCHES 1000u
+#define BATCH_STEPS 50u
 
 enum policy { POLICY_SPIN, POLICY_PAUSES, POLICY_YIELD };
 
@@ -148,10 +148,11 @@ static void run_case(const struct bench_options *options, const struct bench_cas
 
 /* -- figures of the machine ------------------------------------------------------------------------------------------ */
 
+/* Batches are short and the median counts, so that other processes and ticks do not show. */
 struct ping {
     uint64_t words[2][LINE_BYTES / sizeof(uint64_t)]; /* one line each way */
     uint64_t barrier[LINE_BYTES / sizeof(uint64_t)];
-    uint64_t elapsed_ns;
+    uint64_t samples_ns[BATCHES];
 };
 
 /* Round trip of one cache line between two cores. */
@@ -159,35 +160,41 @@ static void run_ping(uint32_t rank, void *context)
 {
     struct ping *ping = context;
     bench_barrier(ping->barrier, 2);
-    uint64_t start_ns = bench_now_ns();
-    for (uint64_t i = 1; i <= MACHINE_ROUNDS; i++) {
+    for (uint64_t batch = 0, i = 1; batch < BATCHES; batch++) {
+        uint64_t start_ns = bench_now_ns();
+        for (uint32_t step = 0; step < BATCH_STEPS; step++, i++) {
+            if (rank == 0) {
+                __atomic_store_n(ping->words[0], i, __ATOMIC_RELEASE);
+            }
+            while (__atomic_load_n(ping->words[1 - rank], __ATOMIC_ACQUIRE) != i) {
+                relax();
+            }
+            if (rank == 1) {
+                __atomic_store_n(ping->words[1], i, __ATOMIC_RELEASE);
+            }
+        }
         if (rank == 0) {
-            __atomic_store_n(ping->words[0], i, __ATOMIC_RELEASE);
+            ping->samples_ns[batch] = bench_now_ns() - start_ns;
         }
-        while (__atomic_load_n(ping->words[1 - rank], __ATOMIC_ACQUIRE) != i) {
-            relax();
-        }
-        if (rank == 1) {
-            __atomic_store_n(ping->words[1], i, __ATOMIC_RELEASE);
-        }
-    }
-    if (rank == 0) {
-        ping->elapsed_ns = bench_now_ns() - start_ns;
     }
 }
 
-/* Two processes on one core that do nothing but yield to each other: one switch per call. */
+/* The same between two processes on one core, each of which yields to the other while it waits. */
 static void run_yields(uint32_t rank, void *context)
 {
     struct ping *ping = context;
-    bench_pin(0);
     bench_barrier(ping->barrier, 2);
-    uint64_t start_ns = bench_now_ns();
-    for (uint32_t i = 0; i < MACHINE_ROUNDS; i++) {
-        (void)sched_yield();
-    }
-    if (rank == 0) {
-        ping->elapsed_ns = bench_now_ns() - start_ns;
+    for (uint64_t batch = 0, i = 1; batch < BATCHES; batch++) {
+        uint64_t start_ns = bench_now_ns();
+        for (uint32_t step = 0; step < BATCH_STEPS; step++, i++) {
+            __atomic_store_n(ping->words[rank], i, __ATOMIC_RELEASE);
+            while (__atomic_load_n(ping->words[1 - rank], __ATOMIC_ACQUIRE) < i) {
+                (void)sched_yield();
+            }
+        }
+        if (rank == 0) {
+            ping->samples_ns[batch] = bench_now_ns() - start_ns;
+        }
     }
 }
 
@@ -196,42 +203,40 @@ static void run_lone_yields(uint32_t rank, void *context)
 {
     struct ping *ping = context;
     (void)rank;
-    uint64_t start_ns = bench_now_ns();
-    for (uint32_t i = 0; i < MACHINE_ROUNDS; i++) {
-        (void)sched_yield();
+    for (uint32_t batch = 0; batch < BATCHES; batch++) {
+        uint64_t start_ns = bench_now_ns();
+        for (uint32_t step = 0; step < BATCH_STEPS; step++) {
+            (void)sched_yield();
+        }
+        ping->samples_ns[batch] = bench_now_ns() - start_ns;
     }
-    ping->elapsed_ns = bench_now_ns() - start_ns;
 }
 
-static double median_of(void (*run)(uint32_t rank, void *context), uint32_t ranks, double calls)
+static double median_us(void (*run)(uint32_t rank, void *context), uint32_t ranks)
 {
-    uint64_t samples[FLOOR_BATCHES];
-    for (uint32_t i = 0; i < FLOOR_BATCHES; i++) {
-        struct ping *ping = bench_share(sizeof *ping, NULL);
-        bench_fork(0, ranks, run, ping);
-        samples[i] = ping->elapsed_ns;
-    }
-    qsort(samples, FLOOR_BATCHES, sizeof samples[0], bench_compare_u64);
-    return (double)samples[FLOOR_BATCHES / 2] / calls / 1e3;
+    struct ping *ping = bench_share(sizeof *ping, NULL);
+    bench_fork(0, ranks, run, ping);
+    qsort(ping->samples_ns, BATCHES, sizeof ping->samples_ns[0], bench_compare_u64);
+    return (double)ping->samples_ns[BATCHES / 2] / BATCH_STEPS / 1e3;
 }
 
-static double clock_pair_us(void)
+static double clock_read_us(void)
 {
     uint64_t start_ns = bench_now_ns();
-    for (uint32_t i = 0; i < MACHINE_ROUNDS; i++) {
+    for (uint32_t i = 0; i < BATCHES * BATCH_STEPS; i++) {
         (void)bench_now_ns();
     }
-    return (double)(bench_now_ns() - start_ns) / MACHINE_ROUNDS / 1e3;
+    return (double)(bench_now_ns() - start_ns) / (BATCHES * BATCH_STEPS) / 1e3;
 }
 
 static void print_machine(void)
 {
-    bool has_two = bench_cores() >= 2;
-    double ping_us = has_two ? median_of(run_ping, 2, MACHINE_ROUNDS) : 0;
-    (void)printf("{\"peer\": \"machine\", \"cores\": %u, \"cache_line_round_trip_us\": %.3f, \"yield_switch_us\": %.3f, "
-                 "\"yield_alone_us\": %.3f, \"clock_read_us\": %.3f}\n",
-                 bench_cores(), ping_us, median_of(run_yields, 2, MACHINE_ROUNDS * 2.0),
-                 median_of(run_lone_yields, 1, MACHINE_ROUNDS), clock_pair_us());
+    uint32_t cores = bench_cores();
+    double line_us = cores >= 2 ? median_us(run_ping, 2) : 0;
+    bench_pin(0); /* the ranks inherit it: from here on they all share one core */
+    (void)printf("{\"peer\": \"machine\", \"case\": \"machine\", \"cores\": %u, \"line_round_trip_us\": %.3f, "
+                 "\"yield_round_trip_us\": %.3f, \"yield_alone_us\": %.3f, \"clock_read_us\": %.3f}\n",
+                 cores, line_us, median_us(run_yields, 2), median_us(run_lone_yields, 1), clock_read_us());
 }
 
 int main(int argc, char **argv)
