@@ -6,6 +6,7 @@
  *
  * Two hosts: one program in each network namespace, with --first, --local, --rendezvous and a common --directory.
  */
+#include "convoy/loader.h"
 #include "tests/bench/bench.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/plugin.h"
@@ -18,8 +19,9 @@
 #define LINE_BYTES 64u
 #define KEYS_MAX 256u
 #define OPEN_REPEATS 20u
-#define CALLS 1000000u
-#define BATCHES 11u
+#define CALLS 200000u
+#define BATCHES 21u
+#define STALE_OPERATION 0u
 #define CALL_TIMEOUT_NS 20000000000ull
 
 /* One rank's group and the arguments of its calls, prepared once. */
@@ -222,30 +224,38 @@ static void measure_open(const struct bench_options *options, uint16_t port)
 
 /* -- what a call costs ---------------------------------------------------------------------------------------------- */
 
-/* The cheapest function of the ABI: a consensus over no ids at all. */
-typedef int32_t (*consensus_fn)(const struct convoy_poll_consensus *input, uint8_t *states_out,
-                                struct convoy_error *error);
+/* A short call that takes a handle: testing an operation that is long over. */
+typedef int32_t (*test_fn)(convoy_group *group, convoy_operation operation, struct convoy_poll_result *result_out,
+                           struct convoy_error *error);
 
-static double call_ns_direct(consensus_fn call)
+static double direct_ns(test_fn call, convoy_group *group)
 {
-    const struct convoy_poll_consensus input = {.struct_size = sizeof input};
-    uint8_t states[1];
+    struct convoy_poll_result result = {.struct_size = sizeof result};
     uint64_t start_ns = bench_now_ns();
     for (uint32_t i = 0; i < CALLS; i++) {
-        __asm__ volatile("" : "+r"(call)); /* known before the loop, as a linked function would be */
-        (void)call(&input, states, NULL);
+        __asm__ volatile("" : "+r"(call)); /* in a register, as near as a loaded function comes to a linked one */
+        (void)call(group, STALE_OPERATION, &result, NULL);
     }
     return (double)(bench_now_ns() - start_ns) / CALLS;
 }
 
-static double call_ns_table(const struct convoy_poll_table *table)
+static double table_ns(const struct convoy_poll_table *table, convoy_group *group)
 {
-    const struct convoy_poll_consensus input = {.struct_size = sizeof input};
-    uint8_t states[1];
+    struct convoy_poll_result result = {.struct_size = sizeof result};
     uint64_t start_ns = bench_now_ns();
     for (uint32_t i = 0; i < CALLS; i++) {
         __asm__ volatile("" : "+r"(table) : : "memory"); /* the slot is read on every call */
-        (void)table->consensus(&input, states, NULL);
+        (void)table->reduce_test(group, STALE_OPERATION, &result, NULL);
+    }
+    return (double)(bench_now_ns() - start_ns) / CALLS;
+}
+
+static double handle_ns(convoy_host_group *group)
+{
+    struct convoy_poll_result result = {.struct_size = sizeof result};
+    uint64_t start_ns = bench_now_ns();
+    for (uint32_t i = 0; i < CALLS; i++) {
+        (void)convoy_host_reduce_test(group, STALE_OPERATION, &result, NULL);
     }
     return (double)(bench_now_ns() - start_ns) / CALLS;
 }
@@ -257,19 +267,47 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Medians of the differences of neighbouring batches, so that drift of the machine cancels out. */
-static void measure_overhead(void)
+static void print_overhead(const char *name, double *samples_ns)
 {
-    struct plugin plugin;
-    double table_ns[BATCHES];
-    plugin_load(&plugin);
+    qsort(samples_ns, BATCHES, sizeof samples_ns[0], compare_doubles);
+    (void)printf("{\"peer\": \"convoy\", \"case\": \"%s\", \"ns\": %.2f}\n", name, samples_ns[BATCHES / 2]);
+}
+
+/* Medians of the differences of neighbouring batches, so that drift of the machine cancels out. */
+static void compare_calls(const struct plugin_member *member, convoy_host_group *host_group)
+{
+    double over_direct_ns[BATCHES];
+    double over_table_ns[BATCHES];
+    double plain_ns[BATCHES];
     bench_pin(0);
     for (uint32_t i = 0; i < BATCHES; i++) {
-        double direct_ns = call_ns_direct(plugin.poll->consensus);
-        table_ns[i] = call_ns_table(plugin.poll) - direct_ns;
+        plain_ns[i] = direct_ns(member->plugin.poll->reduce_test, member->group);
+        double through_table_ns = table_ns(member->plugin.poll, member->group);
+        over_direct_ns[i] = through_table_ns - plain_ns[i];
+        over_table_ns[i] = handle_ns(host_group) - through_table_ns;
     }
-    qsort(table_ns, BATCHES, sizeof table_ns[0], compare_doubles);
-    (void)printf("{\"peer\": \"convoy\", \"case\": \"table\", \"ns\": %.2f}\n", table_ns[BATCHES / 2]);
+    print_overhead("direct", plain_ns);
+    print_overhead("table", over_direct_ns);
+    print_overhead("handle", over_table_ns);
+}
+
+/* One group of one member through the table, and one through the loader, both of the same library. */
+static void measure_overhead(void)
+{
+    struct plugin_member *member = plugin_member_create(0, 1, "overhead", 0);
+    const struct convoy_loader_options options = {.path = plugin_path()};
+    convoy_loader *loader = NULL;
+    convoy_host_context *context = NULL;
+    convoy_host_group *group = NULL;
+    struct convoy_error *error = &member->error;
+    plugin_member_open(member);
+    EXPECT_OK(convoy_loader_open(&options, &loader, error), error);
+    EXPECT_OK(convoy_host_context_open(loader, &member->config, &context, error), error);
+    EXPECT_OK(convoy_host_group_open(context, &member->options, &group, error), error);
+    compare_calls(member, group);
+    EXPECT_OK(convoy_host_context_close(context, CALL_TIMEOUT_NS, error), error);
+    EXPECT_OK(convoy_loader_close(loader, error), error);
+    plugin_member_destroy(member);
 }
 
 int main(int argc, char **argv)
