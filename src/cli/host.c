@@ -129,6 +129,7 @@ int32_t convoy_host_group_open(struct convoy_host *host, const struct convoy_hos
         .rendezvous_length = group->member_count > 1 ? (size_t)length : 0,
         .open_timeout_ns = group->open_timeout_ns,
         .timeout_ns = group->timeout_ns,
+        .blob_bytes_max = group->blob_bytes_max,
         .schema = group->sync_inner != 0 ? &schema : NULL,
         .sync_inner = group->sync_inner,
     };

@@ -30,9 +30,10 @@ struct convoy_host_group {
     uint32_t own_index;
     const char *address; /* of the listener, member 0; not used with one member */
     uint16_t port;
-    uint32_t sync_inner;        /* 0 = no row in this group */
-    uint64_t timeout_ns;        /* default of operations; 0 = the plugin's */
-    uint64_t open_timeout_ns;   /* 0 = the plugin's */
+    uint32_t sync_inner;      /* 0 = no row in this group */
+    uint32_t blob_bytes_max;  /* 0 = the plugin's */
+    uint64_t timeout_ns;      /* default of operations; 0 = the plugin's */
+    uint64_t open_timeout_ns; /* 0 = the plugin's */
 };
 
 /* Opens the plugin and a context. NO_ENTRY, UNSUPPORTED, TOO_OLD, TOO_NEW: text says what does not fit. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `convoy` command: finds the sub-command and hands over. Errors go to stderr; exit code 2 is usage, 1 failure. */
 #include "cli/options.h"
+#include "cli/perf.h"
+#include "cli/perf_rank.h"
 #include "cli/run.h"
 
 #include <stdio.h>
@@ -13,6 +15,8 @@ struct main_command {
 };
 
 static const struct main_command main_commands[] = {
+    {"perf", convoy_cli_perf, "measure poll reduce or sync gather among processes of this machine"},
+    {"perf-rank", convoy_cli_perf_rank, NULL}, /* one process of perf */
     {"run", convoy_cli_run, "replay a serving trace through real processes and check every result"},
 };
 

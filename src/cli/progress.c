@@ -59,29 +59,31 @@ static void progress_line(const struct convoy_progress *progress, uint64_t now_n
                    convoy_progress_number(numbers[3], (uint64_t)((double)steps / (seconds > 0 ? seconds : 1))));
 }
 
-void convoy_progress_show(struct convoy_progress *progress, uint64_t now_ns)
+static void progress_print(struct convoy_progress *progress, uint64_t now_ns, const char *line_end)
 {
-    uint64_t every_ns = progress->is_terminal ? PROGRESS_TERMINAL_NS : PROGRESS_PLAIN_NS;
-    if (now_ns - progress->shown_ns < every_ns) {
-        return;
-    }
-    progress->shown_ns = now_ns;
     char line[256];
     uint32_t running = convoy_board_count(progress->board, CONVOY_BOARD_RUNNING);
+    progress->shown_ns = now_ns;
     if (running < progress->board->rank_count) {
         (void)snprintf(line, sizeof line, "opening: %" PRIu32 " of %" PRIu32 " ranks are ready", running,
                        progress->board->rank_count);
     } else {
         progress_line(progress, now_ns, line, sizeof line);
     }
-    (void)fprintf(progress->out, progress->is_terminal ? "\r%s\033[K" : "%s\n", line);
+    (void)fprintf(progress->out, "%s%s%s", progress->is_terminal ? "\r" : "", line, progress->is_terminal ? "\033[K" : "");
+    (void)fputs(line_end, progress->out);
     (void)fflush(progress->out);
+}
+
+void convoy_progress_show(struct convoy_progress *progress, uint64_t now_ns)
+{
+    uint64_t every_ns = progress->is_terminal ? PROGRESS_TERMINAL_NS : PROGRESS_PLAIN_NS;
+    if (now_ns - progress->shown_ns >= every_ns) {
+        progress_print(progress, now_ns, progress->is_terminal ? "" : "\n");
+    }
 }
 
 void convoy_progress_end(struct convoy_progress *progress)
 {
-    if (progress->is_terminal) {
-        (void)fputs("\r\033[K", progress->out);
-        (void)fflush(progress->out);
-    }
+    progress_print(progress, convoy_now_ns(), "\n");
 }

@@ -24,7 +24,7 @@ bool convoy_progress_is_terminal(FILE *out);
 /* Prints when it is time to. */
 void convoy_progress_show(struct convoy_progress *progress, uint64_t now_ns);
 
-/* Clears the redrawn line. */
+/* Prints the last line, for good. */
 void convoy_progress_end(struct convoy_progress *progress);
 
 /* Writes 1234567 as 1,234,567. */
