@@ -35,7 +35,7 @@ void convoy_mask_set(struct convoy_mask *mask, uint32_t member, uint64_t version
 bool convoy_mask_set_bits(struct convoy_mask *mask, const uint8_t *bits, uint32_t member_count)
 {
     uint32_t bytes = convoy_mask_bytes(member_count);
-    uint8_t last = member_count % 8 != 0 ? (uint8_t)((1u << (member_count % 8)) - 1u) : 0xff;
+    uint8_t last = (uint8_t)(0xffu >> (7u - (member_count + 7u) % 8u));
     if ((bits[bytes - 1] & ~last) != 0) {
         return false;
     }
@@ -99,5 +99,5 @@ void convoy_mask_merge(struct convoy_mask *into, const struct convoy_mask *from,
 
 bool convoy_mask_is_active(const struct convoy_mask *mask, uint32_t member)
 {
-    return mask->is_full || ((mask->bits[member / 8] >> (member % 8)) & 1u) != 0;
+    return mask->is_full || ((unsigned)mask->bits[member / 8] >> (member % 8) & 1u) != 0;
 }
