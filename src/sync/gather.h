@@ -12,7 +12,7 @@
 #include "sync/grid.h"
 
 #define CONVOY_GATHER_UNSEEN UINT8_MAX
-#define CONVOY_GATHER_NO_SLOT UINT32_MAX
+#define CONVOY_GATHER_NO_SLOT CONVOY_SYNC_SLOT_NONE
 
 struct convoy_gather {
     struct convoy_row_form form; /* has_slot: this round is a world gather */
