@@ -229,7 +229,7 @@ test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
 
 BENCH_BIN := $(TEST_BIN)/bench
 BENCH_OBJECTS := $(call objects,$(addprefix tests/bench/,$(BENCH_SOURCES)))
-BENCH_PROGRAMS := $(addprefix $(BENCH_BIN)/,am_floor convoy_bench floor mpi_peer)
+BENCH_PROGRAMS := $(addprefix $(BENCH_BIN)/,am_floor convoy_bench convoy_costs floor mpi_peer)
 
 # The floor may use what this machine has; the peer of Open MPI needs its compiler wrapper.
 $(OBJ)/tests/bench/floor.o: CFLAGS := -O3 -march=native -g
@@ -249,8 +249,8 @@ $(BENCH_BIN)/am_floor: $(OBJ)/tests/bench/am_floor.o $(BENCH_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ -lucp -lucs -o $@
 
-$(BENCH_BIN)/convoy_bench: $(OBJ)/tests/bench/convoy_bench.o $(BENCH_OBJECTS) $(TEST_LIB_OBJECTS) \
-                           $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
+$(BENCH_BIN)/convoy_%: $(OBJ)/tests/bench/convoy_%.o $(BENCH_OBJECTS) $(TEST_LIB_OBJECTS) \
+                      $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(filter %.o %.a,$^) $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -o $@
 

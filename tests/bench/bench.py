@@ -87,9 +87,8 @@ def run_gloo(ranks, cases):
 
 def run_other():
     """What is not an exchange: opening, the segment, calls through table and handle."""
-    return (run([BIN / "convoy_bench", "--ranks", 4, "--mode", "open"]) +
-            run([BIN / "convoy_bench", "--ranks", 8, "--mode", "open"]) +
-            run([BIN / "convoy_bench", "--mode", "overhead"]))
+    return (run([BIN / "convoy_costs", "--ranks", 4, "--mode", "open"]) +
+            run([BIN / "convoy_costs", "--ranks", 8, "--mode", "open"]) + run([BIN / "convoy_costs", "--mode", "calls"]))
 
 
 # -- two hosts: two network namespaces with one link between them ------------------------------------------------------

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * convoy in the same measured loop as its peers: forked, pinned ranks that each dlopen the library, open one group and
- * reduce or gather. --mode open: how long context_open and group_open take. --mode overhead: what a call through the
- * table, and through the loader's handle, costs more than a direct one.
+ * reduce or gather.
  *
  * Two hosts: one program in each network namespace, with --first, --local, --rendezvous and a common --directory.
  */
-#include "convoy/loader.h"
 #include "tests/bench/bench.h"
-#include "tests/lib/expect.h"
 #include "tests/lib/plugin.h"
 
 #include <stdio.h>
@@ -18,10 +15,6 @@
 #define LISTS 3u
 #define LINE_BYTES 64u
 #define KEYS_MAX 256u
-#define OPEN_REPEATS 20u
-#define CALLS 200000u
-#define BATCHES 21u
-#define STALE_OPERATION 0u
 #define CALL_TIMEOUT_NS 20000000000ull
 
 /* One rank's group and the arguments of its calls, prepared once. */
@@ -45,16 +38,15 @@ struct job {
     uint16_t port;
     uint64_t *barrier;
     void *stamps;
-    uint64_t *segment_bytes;
 };
 
 static const struct convoy_sync_schema row_schema = {
     .struct_size = sizeof row_schema, .builtin = "sglang-8", .builtin_length = 8};
 
-static struct plugin_member *open_member(const struct job *job, uint32_t rank, uint32_t repeat)
+static struct plugin_member *create_member(const struct job *job, uint32_t rank)
 {
     char name[32];
-    (void)snprintf(name, sizeof name, "bench-%u-%u", job->index, repeat);
+    (void)snprintf(name, sizeof name, "bench-%u", job->index);
     struct plugin_member *member = plugin_member_create(rank, job->options->ranks, name, job->port);
     if (job->options->rendezvous != NULL) {
         member->options.rendezvous = job->options->rendezvous;
@@ -64,7 +56,7 @@ static struct plugin_member *open_member(const struct job *job, uint32_t rank, u
         member->config.settings = job->options->settings;
         member->config.settings_length = strlen(job->options->settings);
     }
-    if (job->which != NULL && job->which->kind == BENCH_ROW) {
+    if (job->which->kind == BENCH_ROW) {
         member->options.schema = &row_schema;
     }
     return member;
@@ -152,7 +144,7 @@ static void run_rank(uint32_t rank, void *context)
     caller->work = &work;
     caller->rank = rank;
     prepare(caller);
-    caller->member = open_member(job, rank, 0);
+    caller->member = create_member(job, rank);
     plugin_member_open(caller->member);
     bench_barrier(job->barrier, work.ranks);
     bench_measure(&work, rank, &stamps, job->which->kind == BENCH_ROW ? gather : reduce, caller);
@@ -184,143 +176,11 @@ static void run_case(const struct bench_options *options, uint32_t index, uint16
     }
 }
 
-/* -- opening ---------------------------------------------------------------------------------------------------------- */
-
-static void run_open(uint32_t rank, void *context)
-{
-    const struct job *job = context;
-    struct bench_stamps stamps;
-    bench_stamps_place(&stamps, job->options->ranks, OPEN_REPEATS, job->stamps);
-    for (uint32_t i = 0; i < OPEN_REPEATS; i++) {
-        struct plugin_member *member = open_member(job, rank, i);
-        bench_barrier(job->barrier, job->options->ranks);
-        stamps.enter[rank * OPEN_REPEATS + i] = bench_now_ns();
-        plugin_member_open(member);
-        stamps.leave[rank * OPEN_REPEATS + i] = bench_now_ns();
-        struct convoy_group_info info = {.struct_size = sizeof info};
-        EXPECT_OK(member->plugin.core->group_info(member->group, &info, &member->error), &member->error);
-        *job->segment_bytes = info.segment_bytes;
-        bench_barrier(job->barrier, job->options->ranks);
-        plugin_member_destroy(member);
-    }
-}
-
-static void measure_open(const struct bench_options *options, uint16_t port)
-{
-    uint64_t *memory = bench_share(2 * LINE_BYTES + bench_stamps_bytes(options->ranks, OPEN_REPEATS), NULL);
-    struct job job = {.options = options,
-                      .port = port,
-                      .barrier = memory,
-                      .segment_bytes = memory + LINE_BYTES / sizeof *memory,
-                      .stamps = memory + 2 * LINE_BYTES / sizeof *memory};
-    const struct bench_case open = {.is_paced = true, .text = "open"};
-    struct bench_stamps stamps;
-    bench_fork(0, options->ranks, run_open, &job);
-    bench_stamps_place(&stamps, options->ranks, OPEN_REPEATS, job.stamps);
-    bench_print("convoy", &open, &stamps);
-    (void)printf("{\"peer\": \"convoy\", \"case\": \"segment\", \"ranks\": %u, \"bytes\": %llu}\n", options->ranks,
-                 (unsigned long long)*job.segment_bytes);
-}
-
-/* -- what a call costs ---------------------------------------------------------------------------------------------- */
-
-/* A short call that takes a handle: testing an operation that is long over. */
-typedef int32_t (*test_fn)(convoy_group *group, convoy_operation operation, struct convoy_poll_result *result_out,
-                           struct convoy_error *error);
-
-static double direct_ns(test_fn call, convoy_group *group)
-{
-    struct convoy_poll_result result = {.struct_size = sizeof result};
-    uint64_t start_ns = bench_now_ns();
-    for (uint32_t i = 0; i < CALLS; i++) {
-        __asm__ volatile("" : "+r"(call)); /* in a register, as near as a loaded function comes to a linked one */
-        (void)call(group, STALE_OPERATION, &result, NULL);
-    }
-    return (double)(bench_now_ns() - start_ns) / CALLS;
-}
-
-static double table_ns(const struct convoy_poll_table *table, convoy_group *group)
-{
-    struct convoy_poll_result result = {.struct_size = sizeof result};
-    uint64_t start_ns = bench_now_ns();
-    for (uint32_t i = 0; i < CALLS; i++) {
-        __asm__ volatile("" : "+r"(table) : : "memory"); /* the slot is read on every call */
-        (void)table->reduce_test(group, STALE_OPERATION, &result, NULL);
-    }
-    return (double)(bench_now_ns() - start_ns) / CALLS;
-}
-
-static double handle_ns(convoy_host_group *group)
-{
-    struct convoy_poll_result result = {.struct_size = sizeof result};
-    uint64_t start_ns = bench_now_ns();
-    for (uint32_t i = 0; i < CALLS; i++) {
-        (void)convoy_host_reduce_test(group, STALE_OPERATION, &result, NULL);
-    }
-    return (double)(bench_now_ns() - start_ns) / CALLS;
-}
-
-static int compare_doubles(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static void print_overhead(const char *name, double *samples_ns)
-{
-    qsort(samples_ns, BATCHES, sizeof samples_ns[0], compare_doubles);
-    (void)printf("{\"peer\": \"convoy\", \"case\": \"%s\", \"ns\": %.2f}\n", name, samples_ns[BATCHES / 2]);
-}
-
-/* Medians of the differences of neighbouring batches, so that drift of the machine cancels out. */
-static void compare_calls(const struct plugin_member *member, convoy_host_group *host_group)
-{
-    double over_direct_ns[BATCHES];
-    double over_table_ns[BATCHES];
-    double plain_ns[BATCHES];
-    bench_pin(0);
-    for (uint32_t i = 0; i < BATCHES; i++) {
-        plain_ns[i] = direct_ns(member->plugin.poll->reduce_test, member->group);
-        double through_table_ns = table_ns(member->plugin.poll, member->group);
-        over_direct_ns[i] = through_table_ns - plain_ns[i];
-        over_table_ns[i] = handle_ns(host_group) - through_table_ns;
-    }
-    print_overhead("direct", plain_ns);
-    print_overhead("table", over_direct_ns);
-    print_overhead("handle", over_table_ns);
-}
-
-/* One group of one member through the table, and one through the loader, both of the same library. */
-static void measure_overhead(void)
-{
-    struct plugin_member *member = plugin_member_create(0, 1, "overhead", 0);
-    const struct convoy_loader_options options = {.path = plugin_path()};
-    convoy_loader *loader = NULL;
-    convoy_host_context *context = NULL;
-    convoy_host_group *group = NULL;
-    struct convoy_error *error = &member->error;
-    plugin_member_open(member);
-    EXPECT_OK(convoy_loader_open(&options, &loader, error), error);
-    EXPECT_OK(convoy_host_context_open(loader, &member->config, &context, error), error);
-    EXPECT_OK(convoy_host_group_open(context, &member->options, &group, error), error);
-    compare_calls(member, group);
-    EXPECT_OK(convoy_host_context_close(context, CALL_TIMEOUT_NS, error), error);
-    EXPECT_OK(convoy_loader_close(loader, error), error);
-    plugin_member_destroy(member);
-}
-
 int main(int argc, char **argv)
 {
     struct bench_options options;
     bench_parse(argc, argv, &options);
     uint16_t port = plugin_port();
-    if (options.mode != NULL && strcmp(options.mode, "open") == 0) {
-        measure_open(&options, port);
-    }
-    if (options.mode != NULL && strcmp(options.mode, "overhead") == 0) {
-        measure_overhead();
-    }
     for (uint32_t i = 0; i < options.case_count; i++) {
         run_case(&options, i, port);
     }
