@@ -19,9 +19,9 @@ RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
-CORE_SOURCES := error log memory negotiate settings status
+CORE_SOURCES := error latency log memory negotiate settings status
 NET_SOURCES := auth bootstrap fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
-ROUND_SOURCES :=
+ROUND_SOURCES := call_log call_log_json stall stats stats_prometheus
 POLL_SOURCES := capture check consensus decided gate inject keyed order outcome payload positional result table
 POLL_ENGINE_SOURCES := contribute poll two_level
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema
@@ -32,7 +32,7 @@ CLI_SOURCES := board crew histogram host main options perf perf_call perf_rank p
 REFERENCE_SOURCES := check log main table
 CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
 
-UNIT_TESTS := bootstrap deliver derive elf_file fd_channel gather grid host host_map inspect intake link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized status sync_rounds ucx_resources
+UNIT_TESTS := bootstrap call_log deliver derive elf_file fd_channel gather grid host host_map inspect intake latency link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized stall stats status sync_rounds ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "round/call_log.h"
+
+#include "core/memory.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define ENTRIES_MAX 65536u
+#define WORD sizeof(uint64_t)
+#define HEADER_WORDS (sizeof(struct convoy_call_header) / WORD)
+#define FIXED_WORDS (offsetof(struct convoy_call_header, lists) / WORD)
+#define LIST_WORDS (sizeof(struct convoy_call_list) / WORD)
+#define READ_TRIES 16 /* a writer would have to overwrite the same entry as often while one copy is made */
+
+_Static_assert(sizeof(struct convoy_call_header) % WORD == 0, "headers are copied by words");
+_Static_assert(offsetof(struct convoy_call_header, lists) % WORD == 0 && sizeof(struct convoy_call_list) % WORD == 0,
+               "lists are copied by words");
+
+struct convoy_call_log {
+    uint32_t entries; /* a power of two */
+    uint32_t entry_bytes;
+    size_t entry_words; /* of the whole entry: sequence, header, payload */
+    _Atomic uint64_t count;
+    struct convoy_call_header open; /* the writer's copy of the entry that was started last */
+    _Atomic uint64_t words[];
+};
+
+/* -- words --------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Stores release and loads acquire, so that a reader that saw any new word also sees the odd sequence number that was
+ * stored before it. (Fences would do as well, but ThreadSanitizer does not know them; on x86-64 both are plain moves.)
+ */
+static void put_words(_Atomic uint64_t *to, const void *from, size_t bytes)
+{
+    const uint8_t *source = from;
+    size_t words = bytes / WORD;
+    uint64_t word = 0;
+    for (size_t i = 0; i < words; i++) {
+        memcpy(&word, source + i * WORD, WORD);
+        atomic_store_explicit(&to[i], word, memory_order_release);
+    }
+    if (bytes % WORD != 0) {
+        word = 0;
+        memcpy(&word, source + words * WORD, bytes % WORD);
+        atomic_store_explicit(&to[words], word, memory_order_release);
+    }
+}
+
+static void get_words(void *to, const _Atomic uint64_t *from, size_t bytes)
+{
+    uint8_t *target = to;
+    for (size_t done = 0; done < bytes; done += WORD) {
+        uint64_t word = atomic_load_explicit(&from[done / WORD], memory_order_acquire);
+        memcpy(target + done, &word, bytes - done < WORD ? bytes - done : WORD);
+    }
+}
+
+static size_t words_of(size_t bytes)
+{
+    return (bytes + WORD - 1) / WORD;
+}
+
+static size_t header_bytes(uint32_t list_count)
+{
+    return (FIXED_WORDS + list_count * LIST_WORDS) * WORD;
+}
+
+/* Input and output each start at a word; what does not fit is not kept. */
+static uint32_t kept(uint32_t bytes, size_t room)
+{
+    return bytes < room ? bytes : (uint32_t)room;
+}
+
+/* -- writing ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t power_of_two(uint32_t entries)
+{
+    uint32_t power = 1;
+    while (power < entries && power < ENTRIES_MAX) {
+        power *= 2;
+    }
+    return power;
+}
+
+int32_t convoy_call_log_create(uint32_t entries, uint32_t entry_bytes, struct convoy_call_log **log_out)
+{
+    uint32_t count = power_of_two(entries);
+    size_t entry_words = 1 + HEADER_WORDS + words_of(entry_bytes);
+    struct convoy_call_log *log = convoy_memory_zalloc(sizeof *log + count * entry_words * WORD);
+    if (log == NULL) {
+        return CONVOY_NO_MEMORY;
+    }
+    log->entries = count;
+    log->entry_bytes = (uint32_t)(words_of(entry_bytes) * WORD);
+    log->entry_words = entry_words;
+    *log_out = log;
+    return CONVOY_OK;
+}
+
+void convoy_call_log_destroy(struct convoy_call_log *log)
+{
+    convoy_memory_free(log);
+}
+
+static size_t entry_at(const struct convoy_call_log *log, uint64_t number)
+{
+    return ((number - 1) & (log->entries - 1)) * log->entry_words;
+}
+
+/* Marks the entry as being written; returns where its header goes. */
+static _Atomic uint64_t *entry_lock(struct convoy_call_log *log, uint64_t number)
+{
+    _Atomic uint64_t *entry = &log->words[entry_at(log, number)];
+    atomic_store_explicit(entry, atomic_load_explicit(entry, memory_order_relaxed) + 1, memory_order_relaxed);
+    return entry + 1;
+}
+
+static void entry_unlock(_Atomic uint64_t *header_words)
+{
+    _Atomic uint64_t *sequence = header_words - 1;
+    atomic_store_explicit(sequence, atomic_load_explicit(sequence, memory_order_relaxed) + 1, memory_order_release);
+}
+
+void convoy_call_log_start(struct convoy_call_log *log, const struct convoy_call_header *header, const void *input)
+{
+    struct convoy_call_header *open = &log->open;
+    uint32_t lists = header->list_count < CONVOY_CALL_LISTS_MAX ? header->list_count : CONVOY_CALL_LISTS_MAX;
+    uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
+    memcpy(open, header, header_bytes(lists));
+    open->number = number;
+    open->status = CONVOY_IN_PROGRESS;
+    open->list_count = lists;
+    open->duration_ns = 0;
+    open->output_bytes = 0;
+    for (uint32_t i = 0; i < lists; i++) {
+        open->lists[i].output_count = 0;
+    }
+    _Atomic uint64_t *words = entry_lock(log, number);
+    put_words(words, open, header_bytes(lists));
+    put_words(words + HEADER_WORDS, input, kept(header->input_bytes, log->entry_bytes));
+    entry_unlock(words);
+    atomic_store_explicit(&log->count, number, memory_order_release);
+}
+
+void convoy_call_log_end(struct convoy_call_log *log, const struct convoy_call_end *end)
+{
+    struct convoy_call_header *open = &log->open;
+    if (open->number == 0) {
+        return; /* nothing was started */
+    }
+    open->status = end->status;
+    open->duration_ns = end->duration_ns;
+    open->votes_and = end->votes_and;
+    open->votes_or = end->votes_or;
+    open->output_bytes = end->output_bytes;
+    for (uint32_t i = 0; i < open->list_count; i++) {
+        open->lists[i].output_count = end->output_counts[i];
+    }
+    size_t output_word = words_of(kept(open->input_bytes, log->entry_bytes));
+    _Atomic uint64_t *words = entry_lock(log, open->number);
+    put_words(words, open, header_bytes(open->list_count));
+    put_words(words + HEADER_WORDS + output_word, end->output,
+              kept(end->output_bytes, log->entry_bytes - output_word * WORD));
+    entry_unlock(words);
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------------- */
+
+uint64_t convoy_call_log_count(const struct convoy_call_log *log)
+{
+    return atomic_load_explicit(&log->count, memory_order_acquire);
+}
+
+uint32_t convoy_call_log_entry_bytes(const struct convoy_call_log *log)
+{
+    return log->entry_bytes;
+}
+
+uint32_t convoy_call_log_entries(const struct convoy_call_log *log)
+{
+    return log->entries;
+}
+
+size_t convoy_call_log_output_at(const struct convoy_call_log *log, const struct convoy_call_header *header)
+{
+    return words_of(kept(header->input_bytes, log->entry_bytes)) * WORD;
+}
+
+bool convoy_call_log_read(const struct convoy_call_log *log, uint64_t number, struct convoy_call_header *header_out,
+                          uint8_t *bytes_out)
+{
+    if (number == 0 || number > convoy_call_log_count(log)) {
+        return false;
+    }
+    const _Atomic uint64_t *entry = &log->words[entry_at(log, number)];
+    for (int i = 0; i < READ_TRIES; i++) {
+        uint64_t before = atomic_load_explicit(entry, memory_order_acquire);
+        get_words(header_out, entry + 1, sizeof *header_out);
+        get_words(bytes_out, entry + 1 + HEADER_WORDS, log->entry_bytes);
+        uint64_t after = atomic_load_explicit(entry, memory_order_acquire);
+        if (before == after && before % 2 == 0) {
+            return header_out->number == number;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a group has done since it was opened: fixed memory, always on. The thread inside the group's calls writes
+ * (convoy_stats_round, once per round); any thread reads, while a round hangs too. As JSON, and as Prometheus text.
+ */
+#ifndef CONVOY_ROUND_STATS_H
+#define CONVOY_ROUND_STATS_H
+
+#include "core/latency.h"
+
+#include "convoy/base.h"
+
+#include <jansson.h>
+
+/* How a round was waited for: the most expensive thing that was done. */
+enum convoy_wait_kind {
+    CONVOY_WAIT_NONE = 0, /* every peer had published already */
+    CONVOY_WAIT_SPIN,
+    CONVOY_WAIT_YIELD,
+    CONVOY_WAIT_SLEEP,
+    CONVOY_WAIT_NETWORK,
+    CONVOY_WAIT_KINDS
+};
+
+#define CONVOY_STATS_OPERATIONS 3u /* CONVOY_OPERATION_POLL, _POLL_KEYED, _SYNC */
+#define CONVOY_STATS_OUTCOMES 13u  /* the statuses that rounds end with, and one for all others; see stats.c */
+
+/* One finished round, or one that a call gave up to wait for (TIMED_OUT and CANCELED: the same round may end later). */
+struct convoy_stats_sample {
+    uint32_t operation; /* CONVOY_OPERATION_* */
+    int32_t status;
+    enum convoy_wait_kind wait_kind;
+    uint64_t call_ns; /* whole call, or start to end in the split form */
+    uint64_t wait_ns; /* part of it that was waiting */
+    uint64_t yields;
+    uint64_t sleeps;
+    uint64_t wakes; /* sleepers that this member woke */
+    uint64_t bytes_sent;
+    uint64_t bytes_received;
+    uint64_t entries; /* states or rows of this member */
+    uint64_t unknown_states;
+    uint64_t foreign_stamps;
+    uint64_t demoted;
+    uint64_t injected;
+};
+
+struct convoy_operation_stats {
+    _Atomic uint64_t outcomes[CONVOY_STATS_OUTCOMES];
+    _Atomic uint64_t waits[CONVOY_WAIT_KINDS];
+    _Atomic uint64_t yields;
+    _Atomic uint64_t sleeps;
+    _Atomic uint64_t wakes;
+    _Atomic uint64_t bytes_sent;
+    _Atomic uint64_t bytes_received;
+    _Atomic uint64_t entries;
+    _Atomic uint64_t unknown_states;
+    _Atomic uint64_t foreign_stamps;
+    _Atomic uint64_t demoted;
+    _Atomic uint64_t injected;
+    struct convoy_latency call_ns;
+    struct convoy_latency wait_ns;
+};
+
+/* Events outside of rounds; any thread counts them. */
+enum convoy_stats_event {
+    CONVOY_EVENT_STALL = 0, /* an interval of rounds without progress */
+    CONVOY_EVENT_ABANDON,
+    CONVOY_EVENT_CANCEL,
+    CONVOY_EVENT_REOPEN,
+    CONVOY_EVENT_MEMBER_LOST,
+    CONVOY_EVENT_SUCCESSION, /* this member took over as leader of its host */
+    CONVOY_EVENT_STALE_EPOCH,
+    CONVOY_EVENT_STRANGER, /* a connection or message that is none of a member's */
+    CONVOY_STATS_EVENTS
+};
+
+/* All zero is a fresh one. */
+struct convoy_group_stats {
+    struct convoy_operation_stats operations[CONVOY_STATS_OPERATIONS];
+    _Atomic uint64_t events[CONVOY_STATS_EVENTS];
+};
+
+/* Whose they are, for the reader. */
+struct convoy_stats_source {
+    const struct convoy_group_stats *stats;
+    const char *group;
+    size_t group_length;
+    int32_t rank;
+};
+
+/* An unknown operation counts as nothing. [serialized per group; never blocks; never allocates] */
+void convoy_stats_round(struct convoy_group_stats *stats, const struct convoy_stats_sample *sample);
+
+/* [any thread; never blocks] */
+void convoy_stats_event(struct convoy_group_stats *stats, enum convoy_stats_event event);
+
+/* JSON object of one group; NULL = out of memory. gives [any thread] */
+json_t *convoy_stats_json(const struct convoy_stats_source *source);
+
+/*
+ * Prometheus text of several groups: one HELP and TYPE line per metric, labels group and rank. Writes at most
+ * capacity - 1 bytes and a zero, and returns the whole length, so a first call with capacity 0 tells what is needed;
+ * counters that move in between may need a few bytes more. Never allocates. [any thread]
+ */
+size_t convoy_stats_prometheus(const struct convoy_stats_source *sources, size_t count, char *text, size_t capacity);
+
+#endif
