@@ -1,57 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-<<<<<<< HEAD
-#include "cli/histogram.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-=======
 #include "core/latency.h"
 
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
->>>>>>> d6680ce (Latency histograms, group statistics, call log and stall notices, readable while a round hangs)
 #include <string.h>
 
 #include <cmocka.h>
 
-<<<<<<< HEAD
-static void test_latency_empty_has_no_quantile(void **state)
-{
-    (void)state;
-    static struct convoy_latency histogram;
-    assert_int_equal(convoy_latency_quantile(&histogram, 500), 0);
-}
-
-static void test_latency_quantiles_are_within_a_thirtysecond(void **state)
-{
-    (void)state;
-    static struct convoy_latency histogram;
-    for (uint64_t i = 1; i <= 100000; i++) {
-        convoy_latency_add(&histogram, i * 7);
-    }
-    assert_in_range(convoy_latency_quantile(&histogram, 500), 350000, 350000 + 350000 / 32 + 1);
-    assert_in_range(convoy_latency_quantile(&histogram, 990), 693000, 693000 + 693000 / 32 + 1);
-    assert_int_equal(convoy_latency_quantile(&histogram, 1000), 700000);
-    assert_int_equal(histogram.max_ns, 700000);
-}
-
-static void test_latency_small_and_largest_values_have_buckets(void **state)
-{
-    (void)state;
-    static struct convoy_latency histogram;
-    convoy_latency_add(&histogram, 0);
-    convoy_latency_add(&histogram, 31);
-    convoy_latency_add(&histogram, 32);
-    assert_int_equal(convoy_latency_quantile(&histogram, 1), 0);
-    assert_int_equal(convoy_latency_quantile(&histogram, 600), 31);
-    assert_int_equal(convoy_latency_quantile(&histogram, 1000), 32);
-    convoy_latency_add(&histogram, UINT64_MAX);
-    assert_true(convoy_latency_quantile(&histogram, 1000) == UINT64_MAX);
-=======
 #define RACE_ROUNDS 20000u
 
 static struct convoy_latency histogram;
@@ -155,24 +112,17 @@ static void test_latency_reader_beside_the_writer_sees_counts_grow(void **state)
     assert_int_equal(pthread_join(writer, NULL), 0);
     convoy_latency_read(&histogram, &view);
     assert_int_equal(view.count, RACE_ROUNDS);
->>>>>>> d6680ce (Latency histograms, group statistics, call log and stall notices, readable while a round hangs)
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-<<<<<<< HEAD
-        cmocka_unit_test(test_latency_empty_has_no_quantile),
-        cmocka_unit_test(test_latency_quantiles_are_within_a_thirtysecond),
-        cmocka_unit_test(test_latency_small_and_largest_values_have_buckets),
-=======
         cmocka_unit_test(test_latency_buckets_cover_all_values_without_gap_or_overlap),
         cmocka_unit_test_setup(test_latency_percentiles_are_ends_of_buckets_and_never_above_the_maximum, setup),
         cmocka_unit_test_setup(test_latency_empty_and_single_value, setup),
         cmocka_unit_test_setup(test_latency_rank_does_not_overflow, setup),
         cmocka_unit_test_setup(test_latency_count_within_an_octave_is_exact, setup),
         cmocka_unit_test_setup(test_latency_reader_beside_the_writer_sees_counts_grow, setup),
->>>>>>> d6680ce (Latency histograms, group statistics, call log and stall notices, readable while a round hangs)
     };
     return cmocka_run_group_tests_name("latency", tests, NULL, NULL);
 }
