@@ -30,7 +30,7 @@ LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sy
 CLI_SOURCES := board crew histogram host main options perf perf_call perf_rank place plan progress rank replay report run \
                run_check run_fault run_log scheduler trace two_hosts
 REFERENCE_SOURCES := check log main table
-CLI_UNIT_TESTS := histogram options plan run_fault run_log scheduler trace
+CLI_UNIT_TESTS := histogram options plan reference run_fault run_log scheduler trace
 
 UNIT_TESTS := bootstrap call_log deliver derive elf_file fd_channel gather grid host host_map inspect intake latency link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized stall stats status sync_rounds ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
@@ -142,6 +142,9 @@ $(OBJ)/tests/reference/%.o: tests/reference/%.c
 
 $(BIN)/convoy-reference: $(REFERENCE_OBJECTS)
 	$(CC) $(CFLAGS) $^ -o $@
+
+$(OBJ)/tests/unit/test_reference.o: CPPFLAGS += -DREFERENCE_PROGRAM='"$(BIN)/convoy-reference"'
+$(TEST_BIN)/unit/test_reference: | $(BIN)/convoy-reference
 
 $(BIN)/trace/default.jsonl: tests/data/trace/default.jsonl
 	@mkdir -p $(@D)
