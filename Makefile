@@ -32,7 +32,7 @@ CLI_SOURCES := board crew histogram host main options perf perf_call perf_rank p
 REFERENCE_SOURCES := check log main table
 CLI_UNIT_TESTS := histogram options plan reference run_fault run_log scheduler trace
 
-UNIT_TESTS := bootstrap call_log deliver derive elf_file fd_channel gather grid host host_map inspect intake latency link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized stall stats status sync_rounds ucx_resources
+UNIT_TESTS := bootstrap call_log deliver derive elf_file fd_channel gather grid host host_map inspect intake latency link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized stall stats status sync_rounds ucx ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll
@@ -46,6 +46,7 @@ FUZZERS :=
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather expect fake_round plugin rank ranks
 UNIT_LIB_SOURCES := linknode
+TEST_SHIMS := global_ucp old_ucp
 
 # -- flags ---------------------------------------------------------------------------------------------------------
 
@@ -223,6 +224,13 @@ HOST_BINARIES := $(patsubst %,$(TEST_BIN)/conformance/test_%,$(CONFORMANCE_TESTS
 .PHONY: test-cli
 test-cli: all ## the command and the replay, as a user runs them
 	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
+
+# Small libraries that stand in for others.
+$(TEST_BIN)/lib/%.so: tests/lib/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CONVOY_CFLAGS) -fvisibility=default -shared $< -o $@
+
+$(TEST_BIN)/unit/test_ucx: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
 
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute

@@ -17,7 +17,7 @@ static const struct {
     const char *entry;
     size_t name_length;
     bool forced;
-} guard_variables[] = {
+} guard_variables[CONVOY_UCX_GUARD_VARIABLES] = {
     {"UCX_MEM_EVENTS=n", sizeof "UCX_MEM_EVENTS" - 1, true},
     {"UCX_ERROR_SIGNALS=", sizeof "UCX_ERROR_SIGNALS" - 1, true},
     {"UCX_HANDLE_ERRORS=none", sizeof "UCX_HANDLE_ERRORS" - 1, true},
@@ -26,8 +26,6 @@ static const struct {
     {"UCX_VFS_ENABLE=n", sizeof "UCX_VFS_ENABLE" - 1, false},
     {"UCX_WARN_UNUSED_ENV_VARS=n", sizeof "UCX_WARN_UNUSED_ENV_VARS" - 1, false},
 };
-
-#define GUARD_VARIABLES (sizeof guard_variables / sizeof guard_variables[0])
 
 const char *convoy_ucx_hook_name(uint32_t hook)
 {
@@ -116,9 +114,10 @@ static void environment_fill(struct convoy_ucx_environment *environment)
     for (size_t i = 0; i < environment->host_count; i++) {
         environment->copy[i] = environment->host[i];
     }
-    for (size_t i = 0; i < GUARD_VARIABLES; i++) {
+    for (size_t i = 0; i < CONVOY_UCX_GUARD_VARIABLES; i++) {
         size_t name_length = guard_variables[i].name_length;
         size_t at = environment_find(environment->copy, environment->host_count, guard_variables[i].entry, name_length);
+        environment->replaced[i] = at < environment->host_count ? environment->copy[at] : NULL;
         if (at < environment->host_count && !guard_variables[i].forced) {
             continue;
         }
@@ -133,7 +132,7 @@ bool convoy_ucx_environment_enter(struct convoy_ucx_environment *environment)
 {
     environment->host = environ;
     environment->host_count = environment_count(environ);
-    size_t room = environment->host_count + GUARD_VARIABLES + 1;
+    size_t room = environment->host_count + CONVOY_UCX_GUARD_VARIABLES + 1;
     environment->copy = convoy_memory_array(room, sizeof *environment->copy);
     environment->placed = convoy_memory_array(room, sizeof *environment->placed);
     if (environment->copy == NULL || environment->placed == NULL) {
@@ -147,10 +146,10 @@ bool convoy_ucx_environment_enter(struct convoy_ucx_environment *environment)
 }
 
 /* Another thread called setenv or unsetenv meanwhile, and libc moved on to an array of its own that began as our copy:
- * that array stays, without our variables. */
+ * that array stays, without our variables. (It may have freed the host's array in doing so.) */
 static void environment_clean_up(const struct convoy_ucx_environment *environment)
 {
-    for (size_t i = 0; i < GUARD_VARIABLES; i++) {
+    for (size_t i = 0; i < CONVOY_UCX_GUARD_VARIABLES; i++) {
         size_t length = guard_variables[i].name_length;
         char name[40] = {0};
         memcpy(name, guard_variables[i].entry, length);
@@ -158,9 +157,8 @@ static void environment_clean_up(const struct convoy_ucx_environment *environmen
         if (value != guard_variables[i].entry + length + 1) {
             continue; /* not ours */
         }
-        size_t at = environment_find(environment->host, environment->host_count, name, length);
-        if (at < environment->host_count) {
-            (void)setenv(name, environment->host[at] + length + 1, 1);
+        if (environment->replaced[i] != NULL) {
+            (void)setenv(name, environment->replaced[i] + length + 1, 1);
         } else {
             (void)unsetenv(name);
         }

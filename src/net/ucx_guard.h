@@ -16,6 +16,7 @@
 #define CONVOY_UCX_GUARD_SIGNALS 65 /* 1 to 64 are used */
 #define CONVOY_UCX_GUARD_HOOKS 8
 #define CONVOY_UCX_GUARD_CODE_BYTES 16
+#define CONVOY_UCX_GUARD_VARIABLES 7
 
 /* What UCX must leave alone, as it was seen at one moment. */
 struct convoy_ucx_snapshot {
@@ -40,6 +41,7 @@ struct convoy_ucx_environment {
     char **copy;   /* ours; never freed once it was in place: another thread may still be walking it */
     char **placed; /* what was put into copy, to see what another thread changed meanwhile */
     size_t host_count;
+    const char *replaced[CONVOY_UCX_GUARD_VARIABLES]; /* the host's entries of our names; NULL = it had none */
 };
 
 /* Puts the copy in place. false: out of memory, nothing was changed. */
