@@ -91,3 +91,11 @@ int32_t convoy_error_prefix(struct convoy_error *error, int32_t status, const ch
     }
     return error->status;
 }
+
+int32_t convoy_error_copy(struct convoy_error *error, const struct convoy_error *kept)
+{
+    if (error != NULL) {
+        error_write(error, kept);
+    }
+    return kept->status;
+}

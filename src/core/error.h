@@ -24,6 +24,9 @@ int32_t convoy_error_set_errno(struct convoy_error *error, int32_t status, int s
 int32_t convoy_error_prefix(struct convoy_error *error, int32_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Gives the caller an error that was kept. Returns its status. NULL error: only the status. */
+int32_t convoy_error_copy(struct convoy_error *error, const struct convoy_error *kept);
+
 /* Storage for an error that this library passes down to itself. */
 #define CONVOY_ERROR_INIT {.struct_size = (uint32_t)sizeof(struct convoy_error), .rank = -1}
 

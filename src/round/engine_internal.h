@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the round engine, shared by the files that make it up. Nothing outside src/round includes it.
+ *
+ * Threads: one caller at a time owns everything but the fields marked [any]. In a group that spans hosts the progress
+ * thread (remote.h) may run the leader's duties; what both touch is under remote's lock.
+ */
+#ifndef CONVOY_ROUND_ENGINE_INTERNAL_H
+#define CONVOY_ROUND_ENGINE_INTERNAL_H
+
+#include "round/fingerprint.h"
+#include "round/segment.h"
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/status.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+
+#define CONVOY_MEMBERS_MAX 1024u
+#define CONVOY_CANCEL_TEXT_BYTES 128u
+
+struct convoy_remote; /* round/remote.h: leaders of several hosts */
+
+enum convoy_engine_state {
+    CONVOY_ENGINE_IDLE = 0, /* a round may start; the last operation may still be read */
+    CONVOY_ENGINE_OPEN,     /* published, not finished */
+    CONVOY_ENGINE_STUCK,    /* as open, after TIMED_OUT or CANCELED */
+    CONVOY_ENGINE_BROKEN,   /* reopen first */
+};
+
+/* How one member was found lost. Sticky for the life of the engine. */
+struct convoy_loss {
+    uint8_t is_dead;   /* its process ended, or its host is gone */
+    uint8_t is_closed; /* it said goodbye */
+    uint8_t noticed_by; /* CONVOY_NOTICED_* */
+};
+
+/* What went wrong last, kept for operation_report. */
+struct convoy_engine_report {
+    struct convoy_member_report *rows; /* [member_count] */
+    uint32_t row_count;
+    uint32_t field;
+    uint64_t round;
+    uint64_t elapsed_ns;
+    convoy_operation operation;
+};
+
+/* How this member waits. */
+struct convoy_waiting {
+    uint32_t pauses;      /* before yielding; 0 when members outnumber cores */
+    bool is_settled;      /* all local members' processors are known */
+    uint64_t usual_ns;    /* moving average of how long peers keep this member waiting */
+    uint64_t liveness_ns; /* CLOCK_MONOTONIC of the next look for dead peers */
+};
+
+struct convoy_engine {
+    /* constant after open */
+    struct convoy_runtime *runtime;
+    const struct convoy_group_options *group;
+    struct convoy_agreement agreement;
+    uint32_t member_count;
+    uint32_t own_index;
+    uint32_t local_count;
+    uint32_t local_index;
+    uint32_t *local_members; /* [local_count] member index of each local position, ascending */
+    struct convoy_local local;
+    struct convoy_segment segment;
+    struct convoy_remote *remote; /* NULL with one host */
+    size_t blob_bytes_max;
+    uint64_t timeout_ns;
+    bool degrade;
+
+    /* the member's place in the group */
+    uint32_t generation;
+    uint64_t next_round;
+    uint64_t lost[CONVOY_LOST_WORDS]; /* members this generation goes on without */
+    uint32_t lost_count;
+    struct convoy_loss *losses; /* [member_count] */
+    uint32_t loss_count;        /* members known dead or closed, excluded ones included */
+    uint64_t own_words[2];      /* last words of own cells, by parity */
+    uint64_t cold_prints[2];    /* fingerprint that own cold lines hold, by parity; 0 = none */
+
+    /* the operation */
+    _Atomic uint32_t state;              /* [any] enum convoy_engine_state */
+    _Atomic uint64_t operation;          /* [any] the open one, else the last one */
+    _Atomic uint64_t round;              /* [any] of the open operation, else of the last finished one */
+    _Atomic uint64_t published_ns;       /* [any] coarse CLOCK_MONOTONIC of its publish */
+    _Atomic uint64_t finished_ns;        /* [any] coarse, of the last finished round */
+    uint64_t operation_count;
+    struct convoy_contribution contribution;
+    uint64_t fingerprint;
+    uint32_t scan; /* local positions below it have arrived */
+    int32_t ended_status;
+    bool recovered; /* reopen completed the last operation with a result from another host */
+    struct convoy_error ended_error;
+    struct convoy_round_summary summary;
+
+    struct convoy_waiting waiting;
+    struct pollfd *pollfds; /* [member_count] scratch of the look for dead peers */
+    uint32_t *poll_members; /* [member_count] */
+
+    _Atomic uint32_t cancel_requested; /* [any] */
+    pthread_mutex_t report_lock;       /* protects the three below; leaf lock */
+    struct convoy_engine_report report;
+    char cancel_text[CONVOY_CANCEL_TEXT_BYTES];
+};
+
+static inline bool convoy_engine_is_lost(const struct convoy_engine *engine, uint32_t member)
+{
+    return engine->lost_count != 0 && (engine->lost[member / 64] >> (member % 64) & 1) != 0;
+}
+
+static inline int32_t convoy_engine_rank(const struct convoy_engine *engine, uint32_t member)
+{
+    return engine->group->member_ids[member];
+}
+
+static inline uint64_t convoy_engine_epoch(const struct convoy_engine *engine)
+{
+    return engine->agreement.epoch + engine->generation - 1;
+}
+
+static inline bool convoy_engine_is_open(const struct convoy_engine *engine)
+{
+    uint32_t state = atomic_load_explicit(&engine->state, memory_order_relaxed);
+    return state == CONVOY_ENGINE_OPEN || state == CONVOY_ENGINE_STUCK;
+}
+
+static inline uint64_t convoy_engine_coarse_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * CONVOY_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* collect.c: looks at the open round once. IN_PROGRESS, or how it ended (engine is then idle or broken). */
+int32_t convoy_engine_collect(struct convoy_engine *engine);
+
+/* finish.c: all local cells have arrived (or are absent by policy): merges and says how the round ended. */
+int32_t convoy_engine_finish_local(struct convoy_engine *engine);
+
+/* Ends the open operation with a status that every later test of it returns. */
+int32_t convoy_engine_end(struct convoy_engine *engine, int32_t status, const struct convoy_error *error);
+
+/* seal.c: tries to seal one local member's cell of the open round. True when the cell is sealed now, by whomever. */
+bool convoy_engine_seal(struct convoy_engine *engine, uint32_t local, uint64_t round, uint32_t reason);
+
+/* Publishes own word; the cell is filled. False when somebody sealed it first. */
+bool convoy_engine_swap_own(struct convoy_engine *engine, uint64_t round);
+
+/* Wakes sleeping members of this host. */
+void convoy_engine_wake(struct convoy_engine *engine);
+
+/* liveness: looks whether pending members' processes have ended, and seals their cells. */
+void convoy_engine_check_peers(struct convoy_engine *engine);
+
+/* Notes a loss; the first notice stays. */
+void convoy_engine_note_loss(struct convoy_engine *engine, uint32_t member, bool is_closed, uint8_t noticed_by);
+
+/* reopen.c: enters an agreed generation. lost: CONVOY_LOST_WORDS words. */
+void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, const uint64_t *lost);
+
+/* wait.c: waits until the open round ends, the deadline or a cancel. */
+int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_ns);
+void convoy_engine_waiting_init(struct convoy_engine *engine);
+
+/* report.c: takes a picture of all members for the open round. field: CONVOY_FIELD_* or NONE. */
+void convoy_engine_report_fill(struct convoy_engine *engine, int32_t status, uint32_t field);
+
+/* One row per member, in member order. Takes no lock. */
+void convoy_engine_report_rows(struct convoy_engine *engine, struct convoy_member_report *rows);
+
+/* CONVOY_FIELD_* in which a member's row differs from this member's contribution. */
+uint32_t convoy_engine_report_field(const struct convoy_engine *engine, const struct convoy_member_report *row);
+
+/* Says in words why an open operation has no result yet (TIMED_OUT, CANCELED). */
+void convoy_engine_report_open_text(struct convoy_engine *engine, int32_t status, struct convoy_error *error);
+
+/* Says in words who disagrees with this member about the round, and in what. */
+void convoy_engine_report_diverged_text(struct convoy_engine *engine, uint64_t round, struct convoy_error *error);
+
+/* The members of a report as words for an error text: "ranks 1, 2 and 5 more". */
+void convoy_engine_report_names(const struct convoy_engine *engine, uint32_t condition_mask, char *text, size_t bytes);
+
+/* Mutations: compiled-in faults of the protocol, each of which some test must notice (see tests/mutation). */
+#ifdef CONVOY_MUTATIONS
+bool convoy_mutated(const char *name);
+#define CONVOY_MUTATED(name) convoy_mutated(name)
+#else
+#define CONVOY_MUTATED(name) false
+#endif
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rounds across hosts: one leader per host, the lowest member of it that is alive, exchanges merged blobs with the
+ * other leaders and publishes the result to its host through the segment (remote_*.c). NULL remote = one host.
+ */
+#ifndef CONVOY_ROUND_REMOTE_H
+#define CONVOY_ROUND_REMOTE_H
+
+#include "round/engine_internal.h"
+
+/* Opens the link and exchanges worker addresses (one exchange). The engine's local part is complete. */
+int32_t convoy_remote_open(struct convoy_engine *engine, struct convoy_bootstrap *bootstrap,
+                           size_t partial_bytes_max, struct convoy_error *error);
+
+/* Starts the progress thread. Everything else of the engine is ready. */
+int32_t convoy_remote_start(struct convoy_engine *engine, struct convoy_error *error);
+void convoy_remote_close(struct convoy_engine *engine, uint64_t deadline_ns);
+
+/* One step of the open round: leader's duties when it is this member's turn, then a look at the result. */
+int32_t convoy_remote_collect(struct convoy_engine *engine, bool is_local_complete);
+
+/* A cell of this host is sealed: the round has failed here; tells the other hosts and ends the operation. */
+int32_t convoy_remote_fail_local(struct convoy_engine *engine);
+
+/* Waits a little: drives the worker (yielding), or sleeps on worker, futex or descriptor for at most slice_ns. */
+void convoy_remote_wait(struct convoy_engine *engine, bool is_yielding, uint64_t slice_ns);
+
+/* The caller leaves its wait: from now on the thread owns the worker when needed. */
+void convoy_remote_leave(struct convoy_engine *engine);
+
+/* Seals the result of the open round. True when it was not there yet (the round is broken on this host now). */
+bool convoy_remote_abandon(struct convoy_engine *engine);
+
+/* Agreement on the next generation, across hosts. Fills generation and lost set of the engine. */
+int32_t convoy_remote_reopen(struct convoy_engine *engine, uint64_t deadline_ns, struct convoy_error *error);
+
+/* Rows of the members of other hosts. */
+void convoy_remote_report_rows(struct convoy_engine *engine, uint64_t now_ns, struct convoy_member_report *rows);
+
+/* [any thread] JSON of the link. gives */
+json_t *convoy_remote_dump(struct convoy_engine *engine);
+
+#endif

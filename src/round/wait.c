@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waiting for the others. A cross-core wake costs tens of microseconds in a virtual machine, a cache line 0.1, a yield
+ * 0.6, so: a few pauses (only when members do not outnumber processors: a spinner would keep the late one from
+ * running), then yield, and a futex only after a long idle. How long to yield follows how late peers usually are: who
+ * waits longer than the yield window anyway goes to sleep early.
+ */
+#include "round/engine_internal.h"
+#include "round/remote.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define WAIT_YIELD_MIN_NS 100000u
+#define WAIT_USUAL_SHIFT 3 /* moving average over about 8 waits */
+
+static inline void wait_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* How many processors the members of this host may run on together; 0 while a member is still opening. */
+static uint32_t wait_cpu_count(const struct convoy_engine *engine)
+{
+    uint32_t count = 0;
+    for (uint32_t word = 0; word < CONVOY_CPU_WORDS; word++) {
+        uint64_t cpus = 0;
+        for (uint32_t local = 0; local < engine->local_count; local++) {
+            struct convoy_member_slot *slot = convoy_segment_slot(&engine->segment, local);
+            if (atomic_load(&slot->opened) == 0) {
+                return 0;
+            }
+            cpus |= atomic_load_explicit(&slot->cpus[word], memory_order_relaxed);
+        }
+        count += (uint32_t)__builtin_popcountll(cpus);
+    }
+    return count;
+}
+
+void convoy_engine_waiting_init(struct convoy_engine *engine)
+{
+    struct convoy_member_slot *slot = convoy_segment_slot(&engine->segment, engine->local_index);
+    uint64_t mask[CONVOY_CPU_WORDS] = {0};
+    if (syscall(SYS_sched_getaffinity, 0, sizeof mask, mask) <= 0) { /* raw: the size of the mask is ours to choose */
+        mask[0] = 1;
+    }
+    for (uint32_t word = 0; word < CONVOY_CPU_WORDS; word++) {
+        atomic_store_explicit(&slot->cpus[word], mask[word], memory_order_relaxed);
+    }
+    atomic_store(&slot->opened, 1);
+}
+
+static void wait_settle(struct convoy_engine *engine)
+{
+    uint32_t cpus = wait_cpu_count(engine);
+    if (cpus != 0) {
+        bool is_crowded = engine->local_count > cpus;
+        engine->waiting.pauses = is_crowded ? 0 : (uint32_t)engine->runtime->settings.spin_pauses;
+        engine->waiting.is_settled = true;
+    }
+}
+
+static uint64_t wait_yield_window(const struct convoy_engine *engine)
+{
+    uint64_t most = engine->runtime->settings.yield_us * 1000;
+    uint64_t window = engine->waiting.usual_ns * 4;
+    if (engine->waiting.usual_ns > most) { /* usually later than yielding could bridge: do not burn the window */
+        window = WAIT_YIELD_MIN_NS;
+    } else if (window < most / 2) {
+        window = most / 2;
+    }
+    return window < most ? window : most;
+}
+
+static void wait_learn(struct convoy_engine *engine, uint64_t waited_ns)
+{
+    uint64_t usual = engine->waiting.usual_ns;
+    engine->waiting.usual_ns = usual - (usual >> WAIT_USUAL_SHIFT) + (waited_ns >> WAIT_USUAL_SHIFT);
+}
+
+/* Sleeps until a publisher of this host wakes us, at most for `ns`. Never misses one: the announcement, the last look
+ * and the publisher's swap and look are one total order (seal.c). */
+static void wait_futex(struct convoy_engine *engine, uint64_t ns)
+{
+    struct convoy_segment_head *head = convoy_segment_head(&engine->segment);
+    struct timespec timeout = {.tv_sec = (time_t)(ns / CONVOY_NS_PER_S), .tv_nsec = (long)(ns % CONVOY_NS_PER_S)};
+    (void)atomic_fetch_add(&head->sleepers, 1);
+    uint32_t wake = atomic_load(&head->wake);
+    if (convoy_engine_collect(engine) == CONVOY_IN_PROGRESS && atomic_load(&engine->cancel_requested) == 0) {
+        /* EINTR and EAGAIN end the slice early, which is harmless: the caller looks again. */
+        (void)syscall(SYS_futex, (void *)&head->wake, FUTEX_WAIT, wake, &timeout, NULL, 0);
+    }
+    (void)atomic_fetch_sub(&head->sleepers, 1);
+}
+
+static int32_t wait_canceled(struct convoy_engine *engine)
+{
+    atomic_store(&engine->cancel_requested, 0);
+    atomic_store_explicit(&engine->state, CONVOY_ENGINE_STUCK, memory_order_relaxed);
+    convoy_engine_report_fill(engine, CONVOY_CANCELED, CONVOY_FIELD_NONE);
+    return CONVOY_CANCELED;
+}
+
+static int32_t wait_timed_out(struct convoy_engine *engine)
+{
+    atomic_store_explicit(&engine->state, CONVOY_ENGINE_STUCK, memory_order_relaxed);
+    convoy_engine_report_fill(engine, CONVOY_TIMED_OUT, CONVOY_FIELD_NONE);
+    return CONVOY_TIMED_OUT;
+}
+
+/* Yields, then sleeps, until the round ends. A look for dead peers every liveness_ms, whichever way it waits. */
+static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
+{
+    uint64_t started = convoy_now_ns();
+    uint64_t deadline = convoy_deadline_after(started, timeout_ns);
+    uint64_t yield_until = convoy_deadline_after(started, wait_yield_window(engine));
+    uint64_t liveness_ns = engine->runtime->settings.liveness_ms * CONVOY_NS_PER_MS;
+    uint64_t look_at = started + CONVOY_NS_PER_MS < started + liveness_ns ? started + CONVOY_NS_PER_MS : started;
+    for (;;) {
+        int32_t status = convoy_engine_collect(engine);
+        if (status != CONVOY_IN_PROGRESS) {
+            wait_learn(engine, convoy_now_ns() - started);
+            return status;
+        }
+        if (atomic_load(&engine->cancel_requested) != 0) {
+            return wait_canceled(engine);
+        }
+        uint64_t now = convoy_now_ns();
+        if (now >= look_at) {
+            convoy_engine_check_peers(engine);
+            look_at = now + liveness_ns;
+            continue; /* a seal may have ended the round */
+        }
+        if (now >= deadline) {
+            return wait_timed_out(engine);
+        }
+        uint64_t slice = convoy_deadline_left(now, deadline < look_at ? deadline : look_at);
+        if (engine->remote != NULL) {
+            convoy_remote_wait(engine, now < yield_until, slice);
+        } else if (now < yield_until) {
+            (void)sched_yield();
+        } else {
+            wait_futex(engine, slice);
+        }
+    }
+}
+
+int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_ns)
+{
+    if (!engine->waiting.is_settled) {
+        wait_settle(engine);
+    }
+    for (uint32_t i = 0; i <= engine->waiting.pauses; i++) {
+        int32_t status = convoy_engine_collect(engine);
+        if (status != CONVOY_IN_PROGRESS) {
+            return status;
+        }
+        wait_pause();
+    }
+    return wait_slow(engine, timeout_ns);
+}
