@@ -65,6 +65,11 @@ uint32_t convoy_link_progress(struct convoy_link *link);
  * arm (busy: return at once), poll. Returns with nothing promised. */
 void convoy_link_sleep(struct convoy_link *link, int wake_fd, uint64_t deadline_ns);
 
+/* The two halves of a sleep for callers that hold a lock: arm tells whether the descriptor will become readable (false:
+ * events wait, make progress first), and the descriptor may be polled by any thread, without owning the link. */
+bool convoy_link_arm(struct convoy_link *link);
+int convoy_link_fd(const struct convoy_link *link);
+
 enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, uint32_t peer);
 
 /* JSON object: transports and devices used by each endpoint, messages and bytes sent and received. gives */

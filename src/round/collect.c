@@ -76,14 +76,14 @@ static uint32_t collect_culprit(const struct convoy_engine *engine, bool *is_los
     return culprit;
 }
 
-/* The round has failed: says who and how, and breaks the group. */
-static int32_t collect_fail(struct convoy_engine *engine)
+int32_t convoy_engine_fail_sealed(struct convoy_engine *engine)
 {
     bool is_loss = false;
     uint32_t culprit = collect_culprit(engine, &is_loss);
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
     int32_t rank = culprit < engine->member_count ? convoy_engine_rank(engine, culprit) : -1;
     int32_t status = is_loss ? CONVOY_PEER_LOST : CONVOY_BROKEN;
+    engine->failed_member = culprit;
     convoy_engine_report_fill(engine, status, CONVOY_FIELD_NONE);
     struct convoy_error error = CONVOY_ERROR_INIT;
     if (is_loss) {
@@ -120,7 +120,7 @@ int32_t convoy_engine_collect(struct convoy_engine *engine)
             is_pending = true; /* goes on: a seal further back already decides the round */
             break;
         case COLLECT_FAILED:
-            return engine->remote == NULL ? collect_fail(engine) : convoy_remote_fail_local(engine);
+            return engine->remote == NULL ? convoy_engine_fail_sealed(engine) : convoy_remote_fail_local(engine);
         }
     }
     if (engine->remote != NULL) {

@@ -54,7 +54,21 @@ struct convoy_waiting {
     uint32_t pauses;      /* before yielding; 0 when members outnumber cores */
     bool is_settled;      /* all local members' processors are known */
     uint64_t usual_ns;    /* moving average of how long peers keep this member waiting */
-    uint64_t liveness_ns; /* CLOCK_MONOTONIC of the next look for dead peers */
+    uint64_t ask_ns;   /* CLOCK_MONOTONIC from which a leader asks silent hosts: a quarter of the deadline */
+    uint32_t turn;     /* counts empty turns, to yield now and then */
+};
+
+/* What one pass over the cells of a host, or over the merged blobs of all hosts, found. */
+struct convoy_round_pass {
+    uint32_t votes_and;
+    uint32_t votes_or;
+    uint64_t tag_min; /* smallest and largest tag that is not 0 */
+    uint64_t tag_max;
+    uint32_t error_member; /* first error row, or member_count */
+    int32_t error_reason;
+    uint32_t diverged_member; /* first whose fingerprint differs from this member's, or member_count */
+    uint32_t bad_member;      /* whose payload merge refused */
+    int32_t merge_status;
 };
 
 struct convoy_engine {
@@ -95,6 +109,7 @@ struct convoy_engine {
     uint64_t fingerprint;
     uint32_t scan; /* local positions below it have arrived */
     int32_t ended_status;
+    uint32_t failed_member; /* who made the last round fail, or member_count */
     bool recovered; /* reopen completed the last operation with a result from another host */
     struct convoy_error ended_error;
     struct convoy_round_summary summary;
@@ -143,6 +158,13 @@ int32_t convoy_engine_collect(struct convoy_engine *engine);
 /* finish.c: all local cells have arrived (or are absent by policy): merges and says how the round ended. */
 int32_t convoy_engine_finish_local(struct convoy_engine *engine);
 
+/* The two halves of it: one pass over the cells of this host, merging as it goes, and the end that it leads to. */
+void convoy_engine_pass(struct convoy_engine *engine, struct convoy_round_pass *pass);
+int32_t convoy_engine_conclude(struct convoy_engine *engine, const struct convoy_round_pass *pass);
+
+/* collect.c: the round has failed because a cell of this host is sealed or its owner moved on. */
+int32_t convoy_engine_fail_sealed(struct convoy_engine *engine);
+
 /* Ends the open operation with a status that every later test of it returns. */
 int32_t convoy_engine_end(struct convoy_engine *engine, int32_t status, const struct convoy_error *error);
 
@@ -164,12 +186,18 @@ void convoy_engine_note_loss(struct convoy_engine *engine, uint32_t member, bool
 /* reopen.c: enters an agreed generation. lost: CONVOY_LOST_WORDS words. */
 void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, const uint64_t *lost);
 
+/* wait.c: sleeps until a publisher of this host wakes us or `ns` have passed. */
+void convoy_engine_sleep(struct convoy_engine *engine, uint64_t ns);
+
 /* wait.c: waits until the open round ends, the deadline or a cancel. */
 int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_ns);
 void convoy_engine_waiting_init(struct convoy_engine *engine);
 
 /* report.c: takes a picture of all members for the open round. field: CONVOY_FIELD_* or NONE. */
 void convoy_engine_report_fill(struct convoy_engine *engine, int32_t status, uint32_t field);
+
+/* The later of a local member's two cells that is published, or NULL. */
+const struct convoy_cell *convoy_engine_last_cell(const struct convoy_engine *engine, uint32_t local);
 
 /* One row per member, in member order. Takes no lock. */
 void convoy_engine_report_rows(struct convoy_engine *engine, struct convoy_member_report *rows);

@@ -2,19 +2,6 @@
 /* All members' cells of a round on one host are there: compares, merges and ends the operation. */
 #include "round/engine_internal.h"
 
-/* What one pass over the cells found. */
-struct finish_pass {
-    uint32_t votes_and;
-    uint32_t votes_or;
-    uint64_t tag_min; /* smallest and largest tag that is not 0 */
-    uint64_t tag_max;
-    uint32_t error_member; /* first error row, or member_count */
-    int32_t error_reason;
-    uint32_t diverged_member; /* first whose fingerprint differs from this member's, or member_count */
-    uint32_t bad_member;      /* whose payload merge refused */
-    int32_t merge_status;
-};
-
 int32_t convoy_engine_end(struct convoy_engine *engine, int32_t status, const struct convoy_error *error)
 {
     bool is_broken = status == CONVOY_PEER_LOST || status == CONVOY_BROKEN || status == CONVOY_UNREACHABLE;
@@ -31,7 +18,7 @@ int32_t convoy_engine_end(struct convoy_engine *engine, int32_t status, const st
     return status;
 }
 
-static void finish_tag(struct finish_pass *pass, uint64_t tag)
+static void finish_tag(struct convoy_round_pass *pass, uint64_t tag)
 {
     if (tag != 0) {
         pass->tag_min = pass->tag_min == 0 || tag < pass->tag_min ? tag : pass->tag_min;
@@ -47,7 +34,7 @@ static int32_t finish_error_reason(const struct convoy_cell *cell)
 }
 
 /* One member's cell. Merging stops at the first disagreement: the result is not used then. */
-static void finish_member(struct convoy_engine *engine, struct finish_pass *pass, uint32_t member,
+static void finish_member(struct convoy_engine *engine, struct convoy_round_pass *pass, uint32_t member,
                           const struct convoy_cell *cell)
 {
     const struct convoy_contribution *own = &engine->contribution;
@@ -77,8 +64,13 @@ static void finish_member(struct convoy_engine *engine, struct finish_pass *pass
     pass->bad_member = member;
 }
 
-static void finish_pass_over(struct convoy_engine *engine, struct finish_pass *pass)
+void convoy_engine_pass(struct convoy_engine *engine, struct convoy_round_pass *pass)
 {
+    *pass = (struct convoy_round_pass){
+        .votes_and = UINT32_MAX,
+        .error_member = engine->member_count,
+        .diverged_member = engine->member_count,
+    };
     const struct convoy_contribution *own = &engine->contribution;
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
     own->merge->begin(own->merge_state);
@@ -96,7 +88,7 @@ static void finish_pass_over(struct convoy_engine *engine, struct finish_pass *p
     }
 }
 
-static int32_t finish_diverged(struct convoy_engine *engine, const struct finish_pass *pass)
+static int32_t finish_diverged(struct convoy_engine *engine, const struct convoy_round_pass *pass)
 {
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
     convoy_engine_report_fill(engine, CONVOY_DIVERGED,
@@ -106,7 +98,7 @@ static int32_t finish_diverged(struct convoy_engine *engine, const struct finish
     return convoy_engine_end(engine, CONVOY_DIVERGED, &error);
 }
 
-static int32_t finish_refused(struct convoy_engine *engine, const struct finish_pass *pass)
+static int32_t finish_refused(struct convoy_engine *engine, const struct convoy_round_pass *pass)
 {
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
     int32_t status = pass->merge_status != CONVOY_OK ? pass->merge_status : CONVOY_PEER_ERROR;
@@ -130,24 +122,25 @@ static int32_t finish_refused(struct convoy_engine *engine, const struct finish_
 
 int32_t convoy_engine_finish_local(struct convoy_engine *engine)
 {
-    struct finish_pass pass = {
-        .votes_and = UINT32_MAX,
-        .error_member = engine->member_count,
-        .diverged_member = engine->member_count,
-    };
-    finish_pass_over(engine, &pass);
-    bool tags_differ = pass.tag_min != pass.tag_max && !CONVOY_MUTATED("tags_ignored");
-    if (pass.diverged_member < engine->member_count || tags_differ) {
-        return finish_diverged(engine, &pass);
+    struct convoy_round_pass pass;
+    convoy_engine_pass(engine, &pass);
+    return convoy_engine_conclude(engine, &pass);
+}
+
+int32_t convoy_engine_conclude(struct convoy_engine *engine, const struct convoy_round_pass *pass)
+{
+    bool tags_differ = pass->tag_min != pass->tag_max && !CONVOY_MUTATED("tags_ignored");
+    if (pass->diverged_member < engine->member_count || tags_differ) {
+        return finish_diverged(engine, pass);
     }
-    if (pass.merge_status != CONVOY_OK || pass.error_member < engine->member_count) {
-        return finish_refused(engine, &pass);
+    if (pass->merge_status != CONVOY_OK || pass->error_member < engine->member_count) {
+        return finish_refused(engine, pass);
     }
     engine->summary = (struct convoy_round_summary){
         .round = atomic_load_explicit(&engine->round, memory_order_relaxed),
         .epoch = convoy_engine_epoch(engine),
-        .votes_and = pass.votes_and,
-        .votes_or = pass.votes_or,
+        .votes_and = pass->votes_and,
+        .votes_or = pass->votes_or,
     };
     return convoy_engine_end(engine, CONVOY_OK, NULL);
 }

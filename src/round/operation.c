@@ -21,7 +21,7 @@ static int32_t operation_refuse_start(struct convoy_engine *engine, struct convo
                                  convoy_status_text(engine->ended_status));
 }
 
-int32_t convoy_engine_begin(struct convoy_engine *engine, uint8_t **payload_out, struct convoy_error *error)
+static int32_t operation_begin(struct convoy_engine *engine, uint8_t **payload_out, struct convoy_error *error)
 {
     if (atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE) {
         return operation_refuse_start(engine, error);
@@ -63,7 +63,7 @@ static int32_t operation_sealed(struct convoy_engine *engine, struct convoy_erro
     return convoy_error_copy(error, &engine->ended_error);
 }
 
-int32_t convoy_engine_publish(struct convoy_engine *engine, const struct convoy_contribution *contribution,
+static int32_t operation_publish(struct convoy_engine *engine, const struct convoy_contribution *contribution,
                               convoy_operation *operation_out, struct convoy_error *error)
 {
     if (atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE) {
@@ -122,7 +122,7 @@ static int32_t operation_check(const struct convoy_engine *engine, convoy_operat
     return CONVOY_OK;
 }
 
-int32_t convoy_engine_test(struct convoy_engine *engine, convoy_operation operation,
+static int32_t operation_test(struct convoy_engine *engine, convoy_operation operation,
                            struct convoy_round_summary *summary_out, struct convoy_error *error)
 {
     int32_t status = operation_check(engine, operation, error);
@@ -134,13 +134,10 @@ int32_t convoy_engine_test(struct convoy_engine *engine, convoy_operation operat
         convoy_engine_check_peers(engine);
         status = convoy_engine_collect(engine);
     }
-    if (engine->remote != NULL) {
-        convoy_remote_leave(engine);
-    }
     return operation_result(engine, status, summary_out, error);
 }
 
-int32_t convoy_engine_wait(struct convoy_engine *engine, convoy_operation operation, uint64_t timeout_ns,
+static int32_t operation_wait(struct convoy_engine *engine, convoy_operation operation, uint64_t timeout_ns,
                            struct convoy_round_summary *summary_out, struct convoy_error *error)
 {
     int32_t status = operation_check(engine, operation, error);
@@ -148,13 +145,10 @@ int32_t convoy_engine_wait(struct convoy_engine *engine, convoy_operation operat
         return status;
     }
     status = convoy_engine_wait_until(engine, timeout_ns != 0 ? timeout_ns : engine->timeout_ns);
-    if (engine->remote != NULL) {
-        convoy_remote_leave(engine);
-    }
     return operation_result(engine, status, summary_out, error);
 }
 
-int32_t convoy_engine_abandon(struct convoy_engine *engine, convoy_operation operation, struct convoy_error *error)
+static int32_t operation_abandon(struct convoy_engine *engine, convoy_operation operation, struct convoy_error *error)
 {
     int32_t status = operation_check(engine, operation, error);
     if (status != CONVOY_OK) {
@@ -192,4 +186,53 @@ void convoy_engine_cancel(struct convoy_engine *engine, const char *reason, size
     (void)pthread_mutex_unlock(&engine->report_lock);
     atomic_store(&engine->cancel_requested, 1);
     convoy_engine_wake(engine);
+}
+
+/* In a group that spans hosts the progress thread may be at work: the caller takes over for the length of its call. */
+static void operation_enter(struct convoy_engine *engine)
+{
+    if (engine->remote != NULL) {
+        convoy_remote_enter(engine);
+    }
+}
+
+static int32_t operation_leave(struct convoy_engine *engine, int32_t status)
+{
+    if (engine->remote != NULL) {
+        convoy_remote_leave(engine);
+    }
+    return status;
+}
+
+int32_t convoy_engine_begin(struct convoy_engine *engine, uint8_t **payload_out, struct convoy_error *error)
+{
+    operation_enter(engine);
+    return operation_leave(engine, operation_begin(engine, payload_out, error));
+}
+
+int32_t convoy_engine_publish(struct convoy_engine *engine, const struct convoy_contribution *contribution,
+                              convoy_operation *operation_out, struct convoy_error *error)
+{
+    operation_enter(engine);
+    return operation_leave(engine, operation_publish(engine, contribution, operation_out, error));
+}
+
+int32_t convoy_engine_test(struct convoy_engine *engine, convoy_operation operation,
+                           struct convoy_round_summary *summary_out, struct convoy_error *error)
+{
+    operation_enter(engine);
+    return operation_leave(engine, operation_test(engine, operation, summary_out, error));
+}
+
+int32_t convoy_engine_wait(struct convoy_engine *engine, convoy_operation operation, uint64_t timeout_ns,
+                           struct convoy_round_summary *summary_out, struct convoy_error *error)
+{
+    operation_enter(engine);
+    return operation_leave(engine, operation_wait(engine, operation, timeout_ns, summary_out, error));
+}
+
+int32_t convoy_engine_abandon(struct convoy_engine *engine, convoy_operation operation, struct convoy_error *error)
+{
+    operation_enter(engine);
+    return operation_leave(engine, operation_abandon(engine, operation, error));
 }

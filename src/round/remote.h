@@ -25,7 +25,8 @@ int32_t convoy_remote_fail_local(struct convoy_engine *engine);
 /* Waits a little: drives the worker (yielding), or sleeps on worker, futex or descriptor for at most slice_ns. */
 void convoy_remote_wait(struct convoy_engine *engine, bool is_yielding, uint64_t slice_ns);
 
-/* The caller leaves its wait: from now on the thread owns the worker when needed. */
+/* Every call of the engine is between these two: the caller owns engine and worker, or the thread does. */
+void convoy_remote_enter(struct convoy_engine *engine);
 void convoy_remote_leave(struct convoy_engine *engine);
 
 /* Seals the result of the open round. True when it was not there yet (the round is broken on this host now). */
@@ -33,6 +34,9 @@ bool convoy_remote_abandon(struct convoy_engine *engine);
 
 /* Agreement on the next generation, across hosts. Fills generation and lost set of the engine. */
 int32_t convoy_remote_reopen(struct convoy_engine *engine, uint64_t deadline_ns, struct convoy_error *error);
+
+/* A look at leaders and hosts that may be gone, at silent ones, and at an agreement that is under way. */
+void convoy_remote_check(struct convoy_engine *engine, uint64_t now_ns);
 
 /* Rows of the members of other hosts. */
 void convoy_remote_report_rows(struct convoy_engine *engine, uint64_t now_ns, struct convoy_member_report *rows);

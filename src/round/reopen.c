@@ -27,6 +27,7 @@ static void reopen_write_proposal(struct convoy_engine *engine, uint32_t generat
     for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {
         atomic_store_explicit(&proposal->lost[word], lost[word], memory_order_relaxed);
     }
+    atomic_store_explicit(&proposal->next_round, 0, memory_order_relaxed);
 }
 
 /* Members that have ended without anybody having waited for them yet. */
@@ -107,8 +108,8 @@ static int32_t reopen_local(struct convoy_engine *engine, struct convoy_error *e
     }
 }
 
-int32_t convoy_engine_reopen(struct convoy_engine *engine, uint64_t timeout_ns,
-                             struct convoy_reopen_result *result_out, struct convoy_error *error)
+static int32_t reopen_any(struct convoy_engine *engine, uint64_t timeout_ns,
+                          struct convoy_reopen_result *result_out, struct convoy_error *error)
 {
     if (convoy_engine_is_open(engine)) {
         return convoy_error_set(error, CONVOY_BUSY, "group %.*s: round %llu is still open; abandon it first",
@@ -130,4 +131,16 @@ int32_t convoy_engine_reopen(struct convoy_engine *engine, uint64_t timeout_ns,
     result_out->lost_count = engine->lost_count;
     engine->recovered = false;
     return CONVOY_OK;
+}
+
+int32_t convoy_engine_reopen(struct convoy_engine *engine, uint64_t timeout_ns,
+                             struct convoy_reopen_result *result_out, struct convoy_error *error)
+{
+    if (engine->remote == NULL) {
+        return reopen_any(engine, timeout_ns, result_out, error);
+    }
+    convoy_remote_enter(engine);
+    int32_t status = reopen_any(engine, timeout_ns, result_out, error);
+    convoy_remote_leave(engine);
+    return status;
 }

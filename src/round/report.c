@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* The later of a member's two cells that is published, or NULL. */
-static const struct convoy_cell *report_last_cell(const struct convoy_engine *engine, uint32_t local)
+const struct convoy_cell *convoy_engine_last_cell(const struct convoy_engine *engine, uint32_t local)
 {
     const struct convoy_cell *last = NULL;
     uint64_t last_word = 0;
@@ -79,7 +79,7 @@ static void report_local(struct convoy_engine *engine, uint32_t local, uint64_t 
         .behind = -1,
         .epoch = convoy_engine_epoch(engine),
     };
-    const struct convoy_cell *cell = report_last_cell(engine, local);
+    const struct convoy_cell *cell = convoy_engine_last_cell(engine, local);
     if (cell != NULL) {
         report_from_cell(row, cell);
     }

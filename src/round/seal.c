@@ -5,7 +5,7 @@
  * Sequentially consistent throughout: the publisher's swap and its look at `sleepers` must not pass each other, nor
  * the sleeper's announcement and its last look at the words (wait.c).
  */
-#include "round/engine_internal.h"
+#include "round/remote.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -110,7 +110,7 @@ static nfds_t seal_watch(struct convoy_engine *engine)
     return count;
 }
 
-void convoy_engine_check_peers(struct convoy_engine *engine)
+static void seal_check_local(struct convoy_engine *engine)
 {
     nfds_t count = seal_watch(engine);
     if (count == 0 || poll(engine->pollfds, count, 0) <= 0) {
@@ -122,5 +122,13 @@ void convoy_engine_check_peers(struct convoy_engine *engine)
                                     CONVOY_NOTICED_PROCESS);
             seal_gone(engine, engine->poll_members[i]);
         }
+    }
+}
+
+void convoy_engine_check_peers(struct convoy_engine *engine)
+{
+    seal_check_local(engine);
+    if (engine->remote != NULL) {
+        convoy_remote_check(engine, convoy_now_ns());
     }
 }

@@ -11,7 +11,7 @@
 static_assert(sizeof(struct convoy_segment_head) == 192, "three lines");
 static_assert(offsetof(struct convoy_segment_head, wake) == 64, "the futex word has a line of its own");
 static_assert(offsetof(struct convoy_segment_head, generation) == 128, "so has the generation");
-static_assert(sizeof(struct convoy_member_slot) == 448, "seven lines");
+static_assert(sizeof(struct convoy_member_slot) == 576, "nine lines");
 static_assert(sizeof(struct convoy_member_status) == 32, "two to a line");
 static_assert(sizeof(struct convoy_segment_blob) == 64, "bytes start a line");
 

@@ -22,6 +22,8 @@
 /* Which members a generation goes on without, as its proposer wrote it. Two, by parity of the generation. */
 struct convoy_proposal {
     _Atomic uint64_t lost[CONVOY_LOST_WORDS];
+    _Atomic uint64_t next_round; /* agreed across hosts; 0 on one host: the failed round's number is used again */
+    uint64_t reserved[7];
 };
 
 /* One local member's own corner. */
@@ -40,7 +42,8 @@ struct convoy_segment_head {
     _Atomic uint32_t sleepers; /* members in futex_wait */
     uint32_t reserved1[14];
     _Atomic uint64_t generation; /* low 12 bits: generation; above: local position of its proposer */
-    uint64_t reserved2[7];
+    _Atomic uint64_t pending;    /* the same, promised to another host and not switched to yet */
+    uint64_t reserved2[6];
 };
 
 /* A host's merged blob, or the result of a round: a word as in a cell, and bytes. */

@@ -84,9 +84,8 @@ static void wait_learn(struct convoy_engine *engine, uint64_t waited_ns)
     engine->waiting.usual_ns = usual - (usual >> WAIT_USUAL_SHIFT) + (waited_ns >> WAIT_USUAL_SHIFT);
 }
 
-/* Sleeps until a publisher of this host wakes us, at most for `ns`. Never misses one: the announcement, the last look
- * and the publisher's swap and look are one total order (seal.c). */
-static void wait_futex(struct convoy_engine *engine, uint64_t ns)
+/* Never misses a wake: the announcement, the last look and the publisher's swap and look are one total order (seal.c). */
+void convoy_engine_sleep(struct convoy_engine *engine, uint64_t ns)
 {
     struct convoy_segment_head *head = convoy_segment_head(&engine->segment);
     struct timespec timeout = {.tv_sec = (time_t)(ns / CONVOY_NS_PER_S), .tv_nsec = (long)(ns % CONVOY_NS_PER_S)};
@@ -121,6 +120,7 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
     uint64_t deadline = convoy_deadline_after(started, timeout_ns);
     uint64_t yield_until = convoy_deadline_after(started, wait_yield_window(engine));
     uint64_t liveness_ns = engine->runtime->settings.liveness_ms * CONVOY_NS_PER_MS;
+    engine->waiting.ask_ns = convoy_deadline_after(started, timeout_ns / 4);
     uint64_t look_at = started + CONVOY_NS_PER_MS < started + liveness_ns ? started + CONVOY_NS_PER_MS : started;
     for (;;) {
         int32_t status = convoy_engine_collect(engine);
@@ -146,7 +146,7 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
         } else if (now < yield_until) {
             (void)sched_yield();
         } else {
-            wait_futex(engine, slice);
+            convoy_engine_sleep(engine, slice);
         }
     }
 }

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts: opening, closing with everything in them, and the word that a fork wipes. */
+#include "context.h"
+
+#include "core/clock.h"
+#include "core/memory.h"
+#include "sized.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A page of its own that reads as zero in a forked child: no atfork handler, no system call per check. */
+static int32_t context_guard_open(struct convoy_context *context, struct convoy_error *error)
+{
+    long bytes = sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "mapping the fork guard");
+    }
+    if (madvise(page, (size_t)bytes, MADV_WIPEONFORK) != 0) {
+        int reason = errno;
+        (void)munmap(page, (size_t)bytes);
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, reason,
+                                      "MADV_WIPEONFORK, needed to notice fork (kernel 4.14 or later)");
+    }
+    atomic_store((_Atomic uint32_t *)page, 1);
+    context->alive = page;
+    return CONVOY_OK;
+}
+
+static void context_guard_close(struct convoy_context *context)
+{
+    (void)munmap((void *)(uintptr_t)context->alive, (size_t)sysconf(_SC_PAGESIZE));
+}
+
+static int32_t context_config_check(const struct convoy_context_config *config, struct convoy_error *error)
+{
+    if (config->critical_flags != 0) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "config.critical_flags: 0x%x is unknown, none is defined",
+                                config->critical_flags);
+    }
+    if (config->log_level > CONVOY_LOG_TRACE) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "config.log_level: %u is not in 0..%u",
+                                config->log_level, (unsigned)CONVOY_LOG_TRACE);
+    }
+    if (config->secret_bytes > 1024 || (config->secret == NULL && config->secret_bytes != 0)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "config.secret_bytes: %zu is not in 0..1024, or secret is NULL", config->secret_bytes);
+    }
+    if (config->settings == NULL && config->settings_length != 0) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "config.settings is NULL with settings_length %zu",
+                                config->settings_length);
+    }
+    return CONVOY_OK;
+}
+
+int32_t convoy_context_open(const struct convoy_context_config *config, convoy_context **context_out,
+                            struct convoy_error *error)
+{
+    struct convoy_context_config full = {.struct_size = (uint32_t)sizeof full};
+    int32_t status = config != NULL ? convoy_sized_in(&full, &CONVOY_SHAPE(context_config), config, error) : CONVOY_OK;
+    if (status == CONVOY_OK && context_out == NULL) {
+        status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "context_out is NULL");
+    }
+    if (status == CONVOY_OK) {
+        status = context_config_check(&full, error);
+    }
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    struct convoy_context *context = convoy_memory_zalloc(sizeof *context);
+    if (context == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a context");
+    }
+    status = context_guard_open(context, error);
+    if (status != CONVOY_OK) {
+        goto undo_allocate;
+    }
+    status = convoy_runtime_open(&full, &context->runtime, error);
+    if (status != CONVOY_OK) {
+        goto undo_guard;
+    }
+    (void)pthread_mutex_init(&context->lock, NULL);
+    *context_out = context;
+    return CONVOY_OK;
+
+undo_guard:
+    context_guard_close(context);
+undo_allocate:
+    convoy_memory_free(context);
+    return status;
+}
+
+/* Closes groups one by one inside one deadline; the first that does not finish stops it. */
+static int32_t context_shut_groups(struct convoy_context *context, uint64_t timeout_ns, struct convoy_error *error)
+{
+    uint64_t deadline = convoy_deadline_after(convoy_now_ns(), timeout_ns);
+    (void)pthread_mutex_lock(&context->lock);
+    struct convoy_group *groups = context->groups;
+    (void)pthread_mutex_unlock(&context->lock);
+    for (struct convoy_group *group = groups; group != NULL; group = group->next) {
+        uint64_t left = convoy_deadline_left(convoy_now_ns(), deadline);
+        int32_t status = convoy_group_shut(group, left != 0 ? left : 1, error);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+    }
+    return CONVOY_OK;
+}
+
+int32_t convoy_context_close(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error)
+{
+    if (context == NULL || convoy_handle_is_forked(context->alive)) {
+        return CONVOY_OK; /* in a forked child nothing here is ours: the parent must not be disturbed */
+    }
+    atomic_store(&context->is_closing, 1);
+    uint64_t timeout = timeout_ns != 0 ? timeout_ns : context->runtime->settings.close_timeout_ms * CONVOY_NS_PER_MS;
+    int32_t status = context_shut_groups(context, timeout, error);
+    convoy_log_flush(&context->runtime->log);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    for (struct convoy_group *group = context->groups; group != NULL;) {
+        struct convoy_group *next = group->next;
+        convoy_group_free(group);
+        group = next;
+    }
+    convoy_runtime_destroy(context->runtime);
+    context_guard_close(context);
+    (void)pthread_mutex_destroy(&context->lock);
+    convoy_memory_free(context);
+    return CONVOY_OK;
+}

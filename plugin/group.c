@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking at a group, canceling, reopening, abandoning. */
+#include "group.h"
+
+#include "core/error.h"
+#include "sized.h"
+#include "text.h"
+
+/* OK when the handle may be looked at from any thread; every phase is fine. */
+static int32_t group_check_look(const struct convoy_group *group, struct convoy_error *error)
+{
+    if (group == NULL || convoy_handle_is_forked(group->alive)) {
+        return convoy_group_refuse((struct convoy_group *)(uintptr_t)group, error);
+    }
+    return CONVOY_OK;
+}
+
+int32_t convoy_group_cancel(convoy_group *group, const char *reason, size_t reason_length, struct convoy_error *error)
+{
+    int32_t status = group_check_look(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    if (reason == NULL && reason_length != 0) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "reason is NULL with reason_length %zu", reason_length);
+    }
+    (void)pthread_mutex_lock(&group->lock);
+    uint32_t phase = atomic_load(&group->phase);
+    if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
+        status = convoy_group_refuse(group, error);
+    } else if (group->engine != NULL && phase == CONVOY_PHASE_OPEN) {
+        convoy_engine_cancel(group->engine, reason, reason_length);
+    } else if (group->bootstrap != NULL) {
+        convoy_bootstrap_cancel(group->bootstrap);
+    }
+    (void)pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
+int32_t convoy_group_reopen(convoy_group *group, uint64_t timeout_ns, struct convoy_reopen_result *result_out,
+                            struct convoy_error *error)
+{
+    struct convoy_reopen_result result = {0};
+    int32_t status = convoy_group_enter(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = result_out != NULL ? convoy_sized_out_begin(&result, &CONVOY_SHAPE(reopen_result), result_out, error)
+                                : CONVOY_OK;
+    if (status == CONVOY_OK) {
+        status = convoy_engine_reopen(group->engine, timeout_ns, &result, error);
+    }
+    if (status == CONVOY_OK && result_out != NULL) {
+        convoy_sized_out_end(result_out, &CONVOY_SHAPE(reopen_result), &result);
+    }
+    status = convoy_group_status(group, status, error);
+    convoy_group_leave(group);
+    return status;
+}
+
+int32_t convoy_group_abandon(convoy_group *group, convoy_operation operation, struct convoy_error *error)
+{
+    int32_t status = convoy_group_enter(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = convoy_group_status(group, convoy_engine_abandon(group->engine, operation, error), error);
+    convoy_group_leave(group);
+    return status;
+}
+
+int32_t convoy_group_report(convoy_group *group, struct convoy_report *report_out, struct convoy_error *error)
+{
+    struct convoy_report report;
+    int32_t status = group_check_look(group, error);
+    if (status == CONVOY_OK) {
+        status = convoy_sized_out_begin(&report, &CONVOY_SHAPE(report), report_out, error);
+    }
+    if (status == CONVOY_OK) {
+        const struct convoy_sized_array rows = {report.members, report.member_stride, report.member_capacity};
+        status = convoy_sized_array_check_out(&rows, &CONVOY_SHAPE(member_report), error);
+    }
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&group->lock);
+    if (group->engine != NULL && atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+        convoy_engine_report(group->engine, &report);
+    }
+    (void)pthread_mutex_unlock(&group->lock);
+    convoy_sized_out_end(report_out, &CONVOY_SHAPE(report), &report);
+    return CONVOY_OK;
+}
+
+/* State of a group that has no engine to ask. */
+static uint32_t group_phase_state(const struct convoy_group *group)
+{
+    switch ((enum convoy_group_phase)atomic_load(&group->phase)) {
+    case CONVOY_PHASE_OPENING:
+        return CONVOY_GROUP_OPENING;
+    case CONVOY_PHASE_FAILED:
+        return CONVOY_GROUP_FAILED;
+    case CONVOY_PHASE_CLOSING:
+        return CONVOY_GROUP_CLOSING;
+    case CONVOY_PHASE_CLOSED:
+        return CONVOY_GROUP_CLOSED;
+    case CONVOY_PHASE_OPEN:
+        break;
+    }
+    return CONVOY_GROUP_READY;
+}
+
+int32_t convoy_group_info(convoy_group *group, struct convoy_group_info *info_out, struct convoy_error *error)
+{
+    struct convoy_group_info info;
+    int32_t status = group_check_look(group, error);
+    if (status == CONVOY_OK) {
+        status = convoy_sized_out_begin(&info, &CONVOY_SHAPE(group_info), info_out, error);
+    }
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    info.member_count = (uint32_t)group->options.member_count;
+    info.own_index = group->options.own_index;
+    info.epoch = group->options.epoch;
+    info.state = group_phase_state(group);
+    (void)pthread_mutex_lock(&group->lock);
+    if (group->engine != NULL && atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+        convoy_engine_info(group->engine, &info);
+    }
+    (void)pthread_mutex_unlock(&group->lock);
+    convoy_sized_out_end(info_out, &CONVOY_SHAPE(group_info), &info);
+    return CONVOY_OK;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a group: meet the members, agree on the row, build the engine, then the families on top of it. The same steps
+ * run on the caller's thread (blocking form, callback rendezvous) or on one of ours (split form over TCP). */
+#include "group.h"
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+
+#include <errno.h>
+
+#define GROUP_POLL_PARTIAL_FACTOR 2 /* merged keyed lists carry counts that a contribution does not */
+
+/* Makes the bootstrap known to a close on another thread, unless that came first. */
+static int32_t group_publish_bootstrap(struct convoy_group *group, struct convoy_bootstrap *bootstrap,
+                                       struct convoy_error *error)
+{
+    (void)pthread_mutex_lock(&group->lock);
+    group->bootstrap = bootstrap;
+    bool is_closing = atomic_load(&group->phase) == CONVOY_PHASE_CLOSING;
+    (void)pthread_mutex_unlock(&group->lock);
+    return is_closing ? convoy_error_set(error, CONVOY_CANCELED, "the group was closed while it opened") : CONVOY_OK;
+}
+
+/* One exchange in which all members say what rows they gather. */
+static int32_t group_agree_rows(struct convoy_group *group, struct convoy_grid *grid, struct convoy_error *error)
+{
+    struct convoy_grid_own own = {
+        .member_count = (uint32_t)group->options.member_count,
+        .inner = group->options.sync_inner,
+        .slots = group->options.sync_slots,
+        .schema = group->has_schema ? &group->schema : NULL,
+    };
+    int32_t status = convoy_grid_check(&own, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    struct convoy_blob *blobs = convoy_memory_array(own.member_count, sizeof *blobs);
+    uint8_t *mine = convoy_memory_zalloc(CONVOY_GRID_BYTES_MAX);
+    if (blobs == NULL || mine == NULL) {
+        status = convoy_error_set(error, CONVOY_NO_MEMORY, "no memory to agree on a schema");
+        goto done;
+    }
+    size_t bytes = convoy_grid_encode(&own, mine, CONVOY_GRID_BYTES_MAX);
+    blobs[0] = (struct convoy_blob){.data = mine, .bytes = bytes};
+    if (own.member_count > 1) {
+        status = convoy_bootstrap_exchange(group->bootstrap, mine, bytes, blobs, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_grid_agree(blobs, group->options.member_ids, &own, grid, error);
+    }
+done:
+    convoy_memory_free(mine);
+    convoy_memory_free(blobs);
+    return status;
+}
+
+static int32_t group_open_families(struct convoy_group *group, const struct convoy_grid *grid,
+                                   struct convoy_error *error)
+{
+    int32_t status = convoy_poll_open(group->engine, &group->options, &group->poll, error);
+    if (status != CONVOY_OK || grid->width == 0) {
+        return status;
+    }
+    const struct convoy_sync_options options = {
+        .engine = group->engine,
+        .grid = grid,
+        .member_ids = group->options.member_ids,
+        .own_index = group->options.own_index,
+        .blob_bytes_max = group->options.blob_bytes_max,
+    };
+    return convoy_sync_open(&options, &group->sync, error);
+}
+
+static int32_t group_open_engine(struct convoy_group *group, const struct convoy_agreement *agreement,
+                                 struct convoy_error *error)
+{
+    struct convoy_grid *grid = convoy_memory_zalloc(sizeof *grid);
+    if (grid == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory to agree on a schema");
+    }
+    int32_t status = group_agree_rows(group, grid, error);
+    if (status == CONVOY_OK) {
+        size_t poll_bytes = (size_t)group->options.blob_bytes_max * GROUP_POLL_PARTIAL_FACTOR + 1024;
+        size_t sync_bytes = grid->width != 0 ? convoy_gather_partial_bytes_max(grid) : 0;
+        const struct convoy_engine_options options = {
+            .runtime = group->context->runtime,
+            .group = &group->options,
+            .agreement = *agreement,
+            .partial_bytes_max = poll_bytes > sync_bytes ? poll_bytes : sync_bytes,
+        };
+        status = convoy_engine_open(&options, group->bootstrap, group->open_deadline_ns, &group->engine, error);
+    }
+    if (status == CONVOY_OK) {
+        status = group_open_families(group, grid, error);
+    }
+    convoy_memory_free(grid);
+    return status;
+}
+
+static int32_t group_open_steps(struct convoy_group *group, struct convoy_error *error)
+{
+    struct convoy_agreement agreement = {.epoch = group->options.epoch != 0 ? group->options.epoch : 1, .wire = 1};
+    if (group->options.member_count == 1) {
+        return group_open_engine(group, &agreement, error);
+    }
+    struct convoy_bootstrap *bootstrap = NULL;
+    int32_t status = convoy_bootstrap_create(group->context->runtime, &group->options, group->open_deadline_ns,
+                                             &bootstrap, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = group_publish_bootstrap(group, bootstrap, error);
+    if (status == CONVOY_OK) {
+        status = convoy_bootstrap_connect(bootstrap, &agreement, error);
+    }
+    if (status == CONVOY_OK) {
+        status = group_open_engine(group, &agreement, error);
+        if (status != CONVOY_OK) {
+            convoy_bootstrap_fail(bootstrap, error);
+        }
+    }
+    return status;
+}
+
+/* Takes down what a failed open has built. */
+static void group_open_undo(struct convoy_group *group)
+{
+    convoy_sync_close(group->sync);
+    group->sync = NULL;
+    convoy_poll_close(group->poll);
+    group->poll = NULL;
+    convoy_engine_close(group->engine, group->open_deadline_ns);
+    group->engine = NULL;
+}
+
+int32_t convoy_group_open_run(struct convoy_group *group)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    int32_t status = group_open_steps(group, &error);
+    if (status != CONVOY_OK) {
+        group_open_undo(group);
+    }
+    (void)pthread_mutex_lock(&group->lock);
+    struct convoy_bootstrap *bootstrap = group->bootstrap;
+    group->bootstrap = NULL;
+    (void)pthread_mutex_unlock(&group->lock);
+    convoy_bootstrap_close(bootstrap);
+
+    (void)pthread_mutex_lock(&group->lock);
+    group->open_status = status;
+    group->open_error = error;
+    group->is_open_done = true;
+    uint32_t opening = CONVOY_PHASE_OPENING; /* a close that came first keeps its phase */
+    (void)atomic_compare_exchange_strong(&group->phase, &opening,
+                                         status == CONVOY_OK ? CONVOY_PHASE_OPEN : CONVOY_PHASE_FAILED);
+    (void)pthread_cond_broadcast(&group->opened);
+    (void)pthread_mutex_unlock(&group->lock);
+    return status;
+}
+
+static void *group_open_main(void *argument)
+{
+    (void)convoy_group_open_run(argument);
+    return NULL;
+}
+
+static int32_t group_create(struct convoy_context *context, const struct convoy_group_options *options,
+                            struct convoy_group **group_out, struct convoy_error *error)
+{
+    int32_t status = convoy_context_check(context, error);
+    if (status == CONVOY_OK && group_out == NULL) {
+        status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "group_out is NULL");
+    }
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    struct convoy_group *group = convoy_memory_zalloc(sizeof *group);
+    if (group == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a group");
+    }
+    group->context = context;
+    group->alive = context->alive;
+    (void)pthread_mutex_init(&group->lock, NULL);
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&group->opened, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    status = convoy_group_options_load(group, options, error);
+    if (status != CONVOY_OK) {
+        convoy_group_free(group);
+        return status;
+    }
+    group->open_deadline_ns = convoy_deadline_after(convoy_now_ns(), group->options.open_timeout_ns);
+    *group_out = group;
+    return CONVOY_OK;
+}
+
+void convoy_group_free(struct convoy_group *group)
+{
+    convoy_group_options_fini(&group->options);
+    (void)pthread_cond_destroy(&group->opened);
+    (void)pthread_mutex_destroy(&group->lock);
+    convoy_memory_free(group);
+}
+
+static void group_link(struct convoy_context *context, struct convoy_group *group)
+{
+    (void)pthread_mutex_lock(&context->lock);
+    group->next = context->groups;
+    context->groups = group;
+    (void)pthread_mutex_unlock(&context->lock);
+}
+
+int32_t convoy_group_open(convoy_context *context, const struct convoy_group_options *options,
+                          convoy_group **group_out, struct convoy_error *error)
+{
+    struct convoy_group *group = NULL;
+    int32_t status = group_create(context, options, group_out != NULL ? &group : NULL, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = convoy_group_open_run(group);
+    convoy_log_flush(&context->runtime->log);
+    if (status != CONVOY_OK) {
+        (void)convoy_error_copy(error, &group->open_error);
+        convoy_group_free(group); /* nobody else has seen it */
+        return status;
+    }
+    group_link(context, group);
+    *group_out = group;
+    return CONVOY_OK;
+}
+
+int32_t convoy_group_open_start(convoy_context *context, const struct convoy_group_options *options,
+                                convoy_group **group_out, struct convoy_error *error)
+{
+    struct convoy_group *group = NULL;
+    int32_t status = group_create(context, options, group_out != NULL ? &group : NULL, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    if (group->options.allgather != NULL || group->options.member_count == 1) {
+        (void)convoy_group_open_run(group); /* the host's callback only runs on the host's thread */
+    } else {
+        status = convoy_runtime_thread_start(context->runtime, "open", group_open_main, group, &group->open_thread);
+        if (status != CONVOY_OK) {
+            (void)convoy_error_set_errno(error, status, errno, "starting the thread that opens a group");
+            convoy_group_free(group);
+            return status;
+        }
+        group->has_open_thread = true;
+    }
+    group_link(context, group);
+    *group_out = group;
+    return CONVOY_OK;
+}
+
+/* The result of a finished open, and the end of its thread. Called with the lock held. */
+static int32_t group_open_result_locked(struct convoy_group *group, struct convoy_error *error)
+{
+    if (group->has_open_thread) {
+        group->has_open_thread = false;
+        (void)pthread_mutex_unlock(&group->lock); /* the thread's last act is to let go of this lock */
+        convoy_runtime_thread_join(group->context->runtime, group->open_thread);
+        (void)pthread_mutex_lock(&group->lock);
+    }
+    return group->open_status == CONVOY_OK ? CONVOY_OK : convoy_error_copy(error, &group->open_error);
+}
+
+static int32_t group_open_check(struct convoy_group *group, struct convoy_error *error)
+{
+    if (group == NULL || convoy_handle_is_forked(group->alive)) {
+        return convoy_group_refuse(group, error);
+    }
+    uint32_t phase = atomic_load(&group->phase);
+    return phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED ? convoy_group_refuse(group, error)
+                                                                         : CONVOY_OK;
+}
+
+int32_t convoy_group_open_test(convoy_group *group, struct convoy_error *error)
+{
+    int32_t status = group_open_check(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&group->lock);
+    status = group->is_open_done ? group_open_result_locked(group, error) : CONVOY_IN_PROGRESS;
+    (void)pthread_mutex_unlock(&group->lock);
+    convoy_log_flush(&group->context->runtime->log);
+    return status;
+}
+
+int32_t convoy_group_open_wait(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error)
+{
+    int32_t status = group_open_check(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    uint64_t timeout = timeout_ns != 0 ? timeout_ns : group->options.timeout_ns;
+    uint64_t deadline = convoy_deadline_after(convoy_now_ns(), timeout);
+    const struct timespec until = {.tv_sec = (time_t)(deadline / CONVOY_NS_PER_S),
+                                   .tv_nsec = (long)(deadline % CONVOY_NS_PER_S)};
+    (void)pthread_mutex_lock(&group->lock);
+    while (!group->is_open_done && convoy_now_ns() < deadline) {
+        (void)pthread_cond_timedwait(&group->opened, &group->lock, &until);
+    }
+    status = group->is_open_done
+                 ? group_open_result_locked(group, error)
+                 : convoy_error_set(error, CONVOY_TIMED_OUT, "group %.*s is not open after %llu ms and goes on opening",
+                                    (int)group->options.name_length, group->options.name,
+                                    (unsigned long long)(timeout / CONVOY_NS_PER_MS));
+    (void)pthread_mutex_unlock(&group->lock);
+    convoy_log_flush(&group->context->runtime->log);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "handle.h"
+
+#include "core/error.h"
+
+bool convoy_handle_is_forked(const _Atomic uint32_t *alive)
+{
+    return atomic_load_explicit(alive, memory_order_relaxed) != 1;
+}
+
+int32_t convoy_context_check(const struct convoy_context *context, struct convoy_error *error)
+{
+    if (context == NULL) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "context is NULL");
+    }
+    if (convoy_handle_is_forked(context->alive)) {
+        return convoy_error_set(error, CONVOY_FORKED,
+                                "this context was inherited through fork; open a fresh one in this process");
+    }
+    if (atomic_load(&context->is_closing) != 0) {
+        return convoy_error_set(error, CONVOY_CLOSED, "the context is closing");
+    }
+    return CONVOY_OK;
+}
+
+static int32_t group_refuse_phase(const struct convoy_group *group, struct convoy_error *error)
+{
+    int name_length = (int)group->options.name_length;
+    const char *name = group->options.name;
+    switch ((enum convoy_group_phase)atomic_load(&group->phase)) {
+    case CONVOY_PHASE_OPENING:
+        return convoy_error_set(error, CONVOY_BAD_STATE, "group %.*s is still opening", name_length, name);
+    case CONVOY_PHASE_FAILED:
+        return convoy_error_set(error, CONVOY_BAD_STATE, "group %.*s failed to open; close it", name_length, name);
+    case CONVOY_PHASE_CLOSING:
+    case CONVOY_PHASE_CLOSED:
+        return convoy_error_set(error, CONVOY_CLOSED, "group %.*s is closed", name_length, name);
+    case CONVOY_PHASE_OPEN:
+        break;
+    }
+    return convoy_error_set(error, CONVOY_BUSY, "another call is inside group %.*s; calls of one group are serialized",
+                            name_length, name);
+}
+
+int32_t convoy_group_refuse(struct convoy_group *group, struct convoy_error *error)
+{
+    if (group == NULL) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "group is NULL");
+    }
+    if (convoy_handle_is_forked(group->alive)) {
+        return convoy_error_set(error, CONVOY_FORKED,
+                                "this group was inherited through fork; open a fresh context in this process");
+    }
+    return group_refuse_phase(group, error);
+}
+
+int32_t convoy_group_status(struct convoy_group *group, int32_t status, struct convoy_error *error)
+{
+    if (status >= CONVOY_OK) {
+        return status;
+    }
+    convoy_log_flush(&group->context->runtime->log);
+    if (status == CONVOY_CANCELED && atomic_load(&group->phase) != CONVOY_PHASE_OPEN) {
+        return convoy_error_set(error, CONVOY_CLOSED, "group %.*s was closed during the call",
+                                (int)group->options.name_length, group->options.name);
+    }
+    return status;
+}

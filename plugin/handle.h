@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is behind the opaque handles, and the gate that every call passes: alive, not forked, not closed, nobody else
+ * inside. Closed groups stay as tombstones until their context is freed.
+ *
+ * Locks: context->lock before group->lock; no lock is held while a host callback runs or a call waits.
+ */
+#ifndef CONVOY_PLUGIN_HANDLE_H
+#define CONVOY_PLUGIN_HANDLE_H
+
+#include "poll/poll.h"
+#include "round/engine.h"
+#include "sync/grid.h"
+#include "sync/sync.h"
+
+struct convoy_context {
+    const _Atomic uint32_t *alive; /* own page, wiped in a forked child: 1 here, 0 there */
+    uint64_t owner;                /* process id, for kernels that cannot wipe */
+    struct convoy_runtime *runtime;
+    pthread_mutex_t lock; /* protects groups */
+    struct convoy_group *groups;
+    _Atomic uint32_t is_closing;
+};
+
+/* Phases of a group as a handle; what happens between open and close is the engine's state. */
+enum convoy_group_phase {
+    CONVOY_PHASE_OPENING = 0,
+    CONVOY_PHASE_OPEN,
+    CONVOY_PHASE_FAILED,
+    CONVOY_PHASE_CLOSING,
+    CONVOY_PHASE_CLOSED,
+};
+
+struct convoy_group {
+    const _Atomic uint32_t *alive; /* the context's */
+    struct convoy_context *context;
+    struct convoy_group *next; /* in context->groups; never unlinked */
+    _Atomic uint32_t phase;
+    _Atomic uint32_t inside; /* 1 while a serialized call runs */
+    struct convoy_engine *engine;
+    struct convoy_poll *poll;
+    struct convoy_sync *sync; /* NULL without a schema */
+    struct convoy_poll_two_level *two_level; /* made by the first two-level call in which this group is first */
+    struct convoy_group *second; /* of the open two-level operation, or NULL */
+
+    /* opening */
+    struct convoy_group_options options; /* full-size; all pointers are own copies */
+    struct convoy_schema schema;
+    bool has_schema;
+    uint64_t open_deadline_ns;
+    pthread_mutex_t lock; /* protects what follows, and the engine's life against calls from any thread */
+    pthread_cond_t opened;
+    struct convoy_bootstrap *bootstrap;
+    pthread_t open_thread;
+    bool has_open_thread;
+    bool is_open_done;
+    int32_t open_status;
+    struct convoy_error open_error;
+};
+
+/* OK, FORKED, or CLOSED (context closing). NULL is INVALID_ARGUMENT. */
+int32_t convoy_context_check(const struct convoy_context *context, struct convoy_error *error);
+
+/* True in a process that inherited the handle through fork. */
+bool convoy_handle_is_forked(const _Atomic uint32_t *alive);
+
+/* The slow half of convoy_group_enter: says what is wrong. */
+int32_t convoy_group_refuse(struct convoy_group *group, struct convoy_error *error);
+
+/* Enters a serialized call. OK: leave afterwards. Else: FORKED, CLOSED, BAD_STATE, BUSY (another thread is inside). */
+static inline int32_t convoy_group_enter(struct convoy_group *group, struct convoy_error *error)
+{
+    if (group != NULL && atomic_load_explicit(group->alive, memory_order_relaxed) == 1 &&
+        atomic_exchange(&group->inside, 1) == 0) {
+        if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+            return CONVOY_OK;
+        }
+        atomic_store(&group->inside, 0);
+    }
+    return convoy_group_refuse(group, error);
+}
+
+static inline void convoy_group_leave(struct convoy_group *group)
+{
+    atomic_store_explicit(&group->inside, 0, memory_order_release);
+}
+
+/* What a call that was let in returns: a wait that close has ended says CLOSED. Hands queued log lines to the host
+ * when something went wrong. */
+int32_t convoy_group_status(struct convoy_group *group, int32_t status, struct convoy_error *error);
+
+/* group_open.c */
+int32_t convoy_group_open_run(struct convoy_group *group);
+void convoy_group_free(struct convoy_group *group); /* the memory; everything else is closed */
+
+/* group_close.c: see group_close in convoy/core.h. */
+int32_t convoy_group_shut(struct convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
+
+/* group_options.c: full-size copy with own pointers, checked. INVALID_ARGUMENT names parameter, value and range. */
+int32_t convoy_group_options_load(struct convoy_group *group, const struct convoy_group_options *given,
+                                  struct convoy_error *error);
+void convoy_group_options_fini(struct convoy_group_options *options);
+
+#endif

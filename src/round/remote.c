@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening the links, the progress thread, and who drives the worker. The caller drives it while it is in a call (it
+ * holds the lock); the thread looks in when the caller has been away for a while, and sleeps on the worker's descriptor
+ * when nothing goes on. So a busy group costs a hundred glances a second, and an idle one nothing.
+ */
+#include "round/remote_internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define REMOTE_GLANCE_MS 10
+#define REMOTE_BUSY_TURNS 4 /* empty looks at the worker before this member yields its processor */
+
+static void remote_free(struct convoy_remote *remote)
+{
+    uint32_t count = remote->engine->member_count;
+    for (uint32_t host = 0; host < CONVOY_HOSTS_MAX; host++) {
+        for (uint32_t parity = 0; parity < 2; parity++) {
+            convoy_memory_free(remote->hosts[host].partial[parity].bytes);
+            convoy_memory_free(remote->hosts[host].rows[parity].bytes);
+        }
+    }
+    for (uint32_t member = 0; remote->addresses != NULL && member < count; member++) {
+        convoy_memory_free(remote->addresses[member]);
+    }
+    convoy_memory_free(remote->addresses);
+    convoy_memory_free(remote->address_bytes);
+    convoy_memory_free(remote->scratch);
+    convoy_memory_free(remote->diverged_rows);
+    convoy_memory_free(remote->reopen.result);
+    if (remote->wake_fd >= 0) {
+        (void)close(remote->wake_fd);
+    }
+    (void)pthread_mutex_destroy(&remote->lock);
+    convoy_memory_free(remote);
+}
+
+static bool remote_allocate_host(struct convoy_remote *remote, uint32_t host)
+{
+    size_t row_bytes = remote->engine->member_count * sizeof(struct convoy_partial_row);
+    bool is_whole = true;
+    for (uint32_t parity = 0; parity < 2; parity++) {
+        struct convoy_remote_host *slot = &remote->hosts[host];
+        slot->partial[parity].bytes = convoy_memory_zalloc(remote->blob_bytes);
+        slot->rows[parity].bytes = convoy_memory_zalloc(row_bytes);
+        is_whole = is_whole && slot->partial[parity].bytes != NULL && slot->rows[parity].bytes != NULL;
+    }
+    return is_whole;
+}
+
+static int32_t remote_allocate(struct convoy_remote *remote, struct convoy_error *error)
+{
+    uint32_t count = remote->engine->member_count;
+    remote->addresses = convoy_memory_array(count, sizeof *remote->addresses);
+    remote->address_bytes = convoy_memory_array(count, sizeof *remote->address_bytes);
+    remote->scratch = convoy_memory_aligned(CONVOY_LINE_BYTES, remote->blob_bytes);
+    remote->diverged_rows = convoy_memory_array(count, sizeof *remote->diverged_rows);
+    remote->reopen.result = convoy_memory_zalloc(remote->blob_bytes);
+    bool is_whole = remote->addresses != NULL && remote->address_bytes != NULL && remote->scratch != NULL &&
+                    remote->diverged_rows != NULL && remote->reopen.result != NULL;
+    for (uint32_t host = 0; host < remote->host_count && is_whole; host++) {
+        is_whole = host == remote->own_host || remote_allocate_host(remote, host);
+    }
+    if (!is_whole) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory to exchange rounds with %u hosts",
+                                remote->host_count);
+    }
+    remote->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return remote->wake_fd >= 0 ? CONVOY_OK
+                                : convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "eventfd of a progress thread");
+}
+
+static struct convoy_remote *remote_create(struct convoy_engine *engine)
+{
+    struct convoy_remote *remote = convoy_memory_zalloc(sizeof *remote);
+    if (remote == NULL) {
+        return NULL;
+    }
+    const struct convoy_host_map *hosts = &engine->local.hosts;
+    remote->engine = engine;
+    remote->wake_fd = -1;
+    remote->host_count = hosts->host_count;
+    remote->own_host = hosts->host_of[engine->own_index];
+    remote->blob_bytes = engine->segment.geometry.blob_bytes;
+    memcpy(remote->token, engine->agreement.session, sizeof remote->token);
+    (void)pthread_mutex_init(&remote->lock, NULL);
+    for (uint32_t member = engine->member_count; member-- > 0;) { /* backwards: the lowest member leads */
+        uint32_t host = hosts->host_of[member];
+        if (host < CONVOY_HOSTS_MAX) {
+            remote->hosts[host].leader = member;
+            remote->hosts[host].member_count++;
+        }
+    }
+    return remote;
+}
+
+/* Everybody's worker address, in one exchange. */
+static int32_t remote_exchange(struct convoy_remote *remote, struct convoy_bootstrap *bootstrap,
+                               struct convoy_error *error)
+{
+    uint32_t count = remote->engine->member_count;
+    struct convoy_blob *blobs = convoy_memory_array(count, sizeof *blobs);
+    if (blobs == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u worker addresses", count);
+    }
+    size_t bytes = 0;
+    const void *mine = convoy_link_address(remote->link, &bytes);
+    int32_t status = convoy_bootstrap_exchange(bootstrap, mine, bytes, blobs, error);
+    for (uint32_t member = 0; member < count && status == CONVOY_OK; member++) {
+        remote->addresses[member] = convoy_memory_zalloc(blobs[member].bytes);
+        remote->address_bytes[member] = blobs[member].bytes;
+        if (remote->addresses[member] == NULL) {
+            status = convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for worker addresses");
+        } else {
+            memcpy(remote->addresses[member], blobs[member].data, blobs[member].bytes);
+        }
+    }
+    convoy_memory_free(blobs);
+    return status;
+}
+
+int32_t convoy_remote_open(struct convoy_engine *engine, struct convoy_bootstrap *bootstrap,
+                           size_t partial_bytes_max, struct convoy_error *error)
+{
+    (void)partial_bytes_max; /* the segment was planned with it */
+    if (engine->local.hosts.host_count > CONVOY_HOSTS_MAX) {
+        return convoy_error_set(error, CONVOY_LIMIT, "group %.*s spans %u hosts, at most %u are possible",
+                                (int)engine->group->name_length, engine->group->name,
+                                engine->local.hosts.host_count, CONVOY_HOSTS_MAX);
+    }
+    struct convoy_remote *remote = remote_create(engine);
+    if (remote == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for links to other hosts");
+    }
+    int32_t status = remote_allocate(remote, error);
+    if (status == CONVOY_OK) {
+        const struct convoy_link_options options = {
+            .runtime = engine->runtime,
+            .peer_count = engine->member_count,
+            .message_bytes_max = remote->blob_bytes,
+            .recv = convoy_remote_recv,
+            .down = convoy_remote_down,
+            .user = remote,
+        };
+        status = convoy_link_open(&options, &remote->link, error);
+    }
+    if (status == CONVOY_OK) {
+        status = remote_exchange(remote, bootstrap, error);
+    }
+    if (status != CONVOY_OK) {
+        if (remote->link != NULL) {
+            convoy_link_close(remote->link, convoy_now_ns());
+        }
+        remote_free(remote);
+        return status;
+    }
+    engine->remote = remote;
+    return CONVOY_OK;
+}
+
+/* One look while the caller is away: messages, dead peers, and the open round, so that others do not hang on us. */
+static void remote_glance(struct convoy_remote *remote)
+{
+    struct convoy_engine *engine = remote->engine;
+    (void)convoy_link_progress(remote->link);
+    if (convoy_engine_is_open(engine) && convoy_engine_collect(engine) == CONVOY_IN_PROGRESS) {
+        convoy_engine_check_peers(engine);
+    } else {
+        convoy_remote_check(engine, convoy_now_ns());
+    }
+}
+
+static void *remote_main(void *argument)
+{
+    struct convoy_remote *remote = argument;
+    uint64_t last = 0;
+    while (atomic_load(&remote->is_stopping) == 0) {
+        uint64_t activity = atomic_load(&remote->activity);
+        bool is_away = activity == last;
+        bool must_glance = true; /* soon again: a round is open, or peers are unwell */
+        last = activity;
+        if (is_away && pthread_mutex_trylock(&remote->lock) == 0) {
+            remote_glance(remote);
+            must_glance = convoy_engine_is_open(remote->engine) || remote->reopen.is_wanted;
+            bool is_armed = convoy_link_arm(remote->link);
+            (void)pthread_mutex_unlock(&remote->lock);
+            if (!is_armed) {
+                continue;
+            }
+        }
+        struct pollfd fds[2] = {{.fd = remote->wake_fd, .events = POLLIN},
+                                {.fd = is_away ? convoy_link_fd(remote->link) : -1, .events = POLLIN}};
+        (void)poll(fds, 2, must_glance || !is_away ? REMOTE_GLANCE_MS : 1000);
+    }
+    return NULL;
+}
+
+int32_t convoy_remote_start(struct convoy_engine *engine, struct convoy_error *error)
+{
+    struct convoy_remote *remote = engine->remote;
+    int32_t status =
+        convoy_runtime_thread_start(engine->runtime, "progress", remote_main, remote, &remote->thread);
+    if (status != CONVOY_OK) {
+        return convoy_error_set_errno(error, status, errno, "starting the progress thread of group %.*s",
+                                      (int)engine->group->name_length, engine->group->name);
+    }
+    remote->has_thread = true;
+    return CONVOY_OK;
+}
+
+/* Tells the other hosts when nobody is left on this one to do so later. */
+static void remote_say_goodbye(struct convoy_remote *remote)
+{
+    struct convoy_engine *engine = remote->engine;
+    uint32_t others = 0;
+    for (uint32_t local = 0; local < engine->local_count; local++) {
+        uint32_t member = engine->local_members[local];
+        const struct convoy_loss *loss = &engine->losses[member];
+        others += local != engine->local_index && !convoy_engine_is_lost(engine, member) && loss->is_dead == 0 &&
+                  atomic_load(&convoy_segment_slot(&engine->segment, local)->closed) == 0;
+    }
+    if (others == 0) {
+        uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
+        if (!convoy_engine_is_open(engine)) {
+            atomic_store_explicit(&engine->round, engine->next_round, memory_order_relaxed);
+        } else {
+            atomic_store_explicit(&engine->round, round + 1, memory_order_relaxed);
+        }
+        convoy_remote_tell_failed(remote, CONVOY_PEER_LOST, engine->own_index);
+    }
+}
+
+void convoy_remote_close(struct convoy_engine *engine, uint64_t deadline_ns)
+{
+    struct convoy_remote *remote = engine->remote;
+    if (remote->has_thread) {
+        atomic_store(&remote->is_stopping, 1);
+        uint64_t one = 1;
+        (void)!write(remote->wake_fd, &one, sizeof one);
+        convoy_runtime_thread_join(engine->runtime, remote->thread);
+    }
+    (void)pthread_mutex_lock(&remote->lock);
+    remote_say_goodbye(remote);
+    convoy_link_close(remote->link, deadline_ns);
+    (void)pthread_mutex_unlock(&remote->lock);
+    engine->remote = NULL;
+    remote_free(remote);
+}
+
+void convoy_remote_enter(struct convoy_engine *engine)
+{
+    (void)pthread_mutex_lock(&engine->remote->lock);
+}
+
+void convoy_remote_leave(struct convoy_engine *engine)
+{
+    struct convoy_remote *remote = engine->remote;
+    atomic_store_explicit(&remote->activity, atomic_load_explicit(&remote->activity, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    (void)pthread_mutex_unlock(&remote->lock);
+}
+
+/* Sleeps on the worker, for what other hosts have to say. */
+static void remote_sleep_on_link(struct convoy_remote *remote, uint64_t slice_ns)
+{
+    if (!convoy_link_arm(remote->link)) {
+        return;
+    }
+    struct pollfd look = {.fd = convoy_link_fd(remote->link), .events = POLLIN};
+    struct timespec timeout = {.tv_sec = (time_t)(slice_ns / CONVOY_NS_PER_S),
+                               .tv_nsec = (long)(slice_ns % CONVOY_NS_PER_S)};
+    (void)ppoll(&look, 1, &timeout, NULL);
+}
+
+void convoy_remote_wait(struct convoy_engine *engine, bool is_yielding, uint64_t slice_ns)
+{
+    struct convoy_remote *remote = engine->remote;
+    bool is_leader = convoy_remote_is_leader(engine);
+    if (is_yielding) {
+        bool must_yield = !is_leader || engine->waiting.pauses == 0 || ++engine->waiting.turn % REMOTE_BUSY_TURNS == 0;
+        if (must_yield) {
+            (void)sched_yield();
+        }
+        return;
+    }
+    (void)convoy_link_progress(remote->link);
+    uint64_t word = convoy_word(engine->generation, atomic_load_explicit(&engine->round, memory_order_relaxed));
+    if ((is_leader && remote->sent_word == word) || !convoy_engine_is_open(engine)) {
+        remote_sleep_on_link(remote, slice_ns);
+    } else {
+        convoy_engine_sleep(engine, slice_ns < CONVOY_NS_PER_MS || !is_leader ? slice_ns : CONVOY_NS_PER_MS);
+    }
+}
+
+json_t *convoy_remote_dump(struct convoy_engine *engine)
+{
+    struct convoy_remote *remote = engine->remote;
+    if (pthread_mutex_trylock(&remote->lock) != 0) { /* a round hangs in there: say what needs no lock */
+        return json_pack("{s:i, s:b}", "hosts", (int)remote->host_count, "worker_busy", 1);
+    }
+    json_t *link = convoy_link_describe(remote->link);
+    json_t *out = json_pack("{s:i, s:b, s:o*, s:I, s:I, s:I, s:I}", "hosts", (int)remote->host_count, "worker_busy", 0,
+                            "link", link, "dropped_token", (json_int_t)remote->dropped_token, "dropped_stale",
+                            (json_int_t)remote->dropped_stale, "dropped_repeat", (json_int_t)remote->dropped_repeat,
+                            "dropped_bad", (json_int_t)remote->dropped_bad);
+    (void)pthread_mutex_unlock(&remote->lock);
+    return out;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of the exchange between hosts. Everything here is under remote->lock: the caller holds it through a whole call
+ * (free when nobody contends), the progress thread for one short step when the caller is away.
+ *
+ * Messages (struct convoy_message, then data):
+ *   PARTIAL  host's merged blob of round `word`; one per (host, word), repeats are dropped. With FAILED in its head it
+ *            also takes back an earlier one: the sender gave up
+ *   ROWS     the members' cold lines, after a PARTIAL that showed divergence
+ *   REQUEST  "I lead my host now; send me what you have of `word`"
+ *   ASK, STATUS  how far each member of the asked host is (for reports)
+ *   WANT     "please reopen"; QUERY, STATE, PROPOSE, ACCEPT, COMMIT: agreement on the next generation (remote_reopen.c)
+ */
+#ifndef CONVOY_ROUND_REMOTE_INTERNAL_H
+#define CONVOY_ROUND_REMOTE_INTERNAL_H
+
+#include "round/partial.h"
+#include "round/remote.h"
+
+#define CONVOY_TOKEN_BYTES 16u
+#define CONVOY_HOSTS_MAX 16u
+#define CONVOY_REMOTE_NOBODY UINT32_MAX
+
+enum convoy_message_kind {
+    CONVOY_MESSAGE_PARTIAL = 1,
+    CONVOY_MESSAGE_ROWS,
+    CONVOY_MESSAGE_REQUEST,
+    CONVOY_MESSAGE_ASK,
+    CONVOY_MESSAGE_STATUS,
+    CONVOY_MESSAGE_WANT,
+    CONVOY_MESSAGE_QUERY,
+    CONVOY_MESSAGE_STATE,
+    CONVOY_MESSAGE_PROPOSE,
+    CONVOY_MESSAGE_ACCEPT,
+    CONVOY_MESSAGE_COMMIT,
+};
+
+struct convoy_message {
+    uint8_t token[CONVOY_TOKEN_BYTES]; /* from the group's session: anything else is dropped and counted */
+    uint32_t kind;
+    uint32_t member; /* sender */
+    uint64_t word;   /* generation and round it is about */
+    uint32_t length; /* bytes of data */
+    uint32_t reserved;
+};
+
+static_assert(sizeof(struct convoy_message) == 40, "fits a link header");
+
+/* What has come in from a host for one round of a parity. */
+struct convoy_remote_box {
+    uint64_t word;
+    uint32_t length;
+    uint8_t *bytes;
+};
+
+struct convoy_remote_host {
+    uint32_t leader;       /* member that speaks for it, as far as known here */
+    uint32_t member_count; /* without members that this generation goes on without */
+    bool is_lost;
+    uint64_t down_ns; /* since when its leader's link is down; 0 = it is not */
+    uint64_t retry_ns;
+    uint64_t asked_word; /* ASK was sent for it */
+    struct convoy_remote_box partial[2];
+    struct convoy_remote_box rows[2];
+};
+
+/* Agreement on the next generation, as its coordinator sees it. */
+enum convoy_reopen_phase {
+    CONVOY_REOPEN_NONE = 0,
+    CONVOY_REOPEN_QUERY,   /* collecting states */
+    CONVOY_REOPEN_PROPOSE, /* collecting promises */
+};
+
+struct convoy_reopen_decision {
+    uint32_t generation;
+    uint32_t reserved;
+    uint64_t next_round;
+    uint64_t lost[CONVOY_LOST_WORDS];
+};
+
+struct convoy_remote_reopen {
+    bool is_wanted; /* until generation is above this */
+    uint32_t from_generation;
+    enum convoy_reopen_phase phase;
+    uint64_t sent_ns;
+    bool answered[CONVOY_HOSTS_MAX];
+    bool has_promise; /* some host has promised `decision` already */
+    struct convoy_reopen_decision decision;
+    uint64_t complete_round; /* highest complete round heard of, and its result */
+    uint32_t result_length;
+    uint8_t *result;
+};
+
+struct convoy_remote {
+    struct convoy_engine *engine;
+    pthread_mutex_t lock;
+    struct convoy_link *link;
+    uint8_t token[CONVOY_TOKEN_BYTES];
+    uint32_t host_count;
+    uint32_t own_host;
+    uint8_t **addresses; /* [member_count] worker addresses */
+    size_t *address_bytes;
+    struct convoy_remote_host hosts[CONVOY_HOSTS_MAX];
+    size_t blob_bytes; /* room for a partial or result */
+    uint8_t *scratch;  /* blob_bytes: built here, then sent */
+    uint64_t sent_word;   /* PARTIAL went out */
+    uint64_t rows_word;   /* ROWS went out */
+    uint64_t failed_word; /* FAILED went out */
+    bool was_leader;
+    bool has_diverged_rows; /* scratch_rows hold the rows of the last divergence */
+    struct convoy_partial_row *diverged_rows; /* [member_count] */
+    uint32_t diverged_count;
+    struct convoy_remote_reopen reopen;
+    uint64_t dropped_token; /* counters, for the dump */
+    uint64_t dropped_stale;
+    uint64_t dropped_repeat;
+    uint64_t dropped_bad;
+    pthread_t thread;
+    bool has_thread;
+    int wake_fd; /* eventfd: stop */
+    _Atomic uint32_t is_stopping;
+    _Atomic uint64_t activity; /* calls left; the thread takes over when it stands still */
+};
+
+/* remote.c */
+uint32_t convoy_remote_leader(const struct convoy_engine *engine);
+bool convoy_remote_is_leader(const struct convoy_engine *engine);
+
+/* remote_wire.c: sends to one member, or to the leader of every other host that is not lost. */
+void convoy_remote_send(struct convoy_remote *remote, uint32_t member, enum convoy_message_kind kind, uint64_t word,
+                        const void *data, size_t bytes);
+void convoy_remote_broadcast(struct convoy_remote *remote, enum convoy_message_kind kind, uint64_t word,
+                             const void *data, size_t bytes);
+void convoy_remote_recv(void *user, const void *header, size_t header_bytes, const void *data, size_t bytes);
+void convoy_remote_down(void *user, uint32_t peer, int32_t ucx_status);
+
+/* remote_round.c */
+void convoy_remote_tell_failed(struct convoy_remote *remote, int32_t status, uint32_t culprit);
+void convoy_remote_resend(struct convoy_remote *remote, uint32_t member, uint64_t word);
+int32_t convoy_remote_consume(struct convoy_engine *engine);
+
+/* remote_status.c: the table of members of other hosts. */
+void convoy_remote_saw_host(struct convoy_remote *remote, uint32_t host, uint64_t word, uint64_t tag);
+void convoy_remote_send_status(struct convoy_remote *remote, uint32_t member);
+void convoy_remote_read_status(struct convoy_remote *remote, uint32_t host, const uint8_t *data, size_t bytes);
+void convoy_remote_ask_silent(struct convoy_remote *remote, uint64_t now_ns);
+size_t convoy_remote_rows(struct convoy_remote *remote, struct convoy_partial_row *rows);
+
+/* remote_peers.c: losses of leaders and hosts. */
+void convoy_remote_lose_host(struct convoy_remote *remote, uint32_t host);
+
+/* remote_reopen.c */
+void convoy_remote_reopen_message(struct convoy_remote *remote, const struct convoy_message *message,
+                                  const uint8_t *data);
+void convoy_remote_reopen_step(struct convoy_remote *remote, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A round across hosts. The leader merges its host's cells into a partial, keeps it in the segment for a successor,
+ * sends it to the other leaders, merges theirs, and publishes the result in the segment; every member of the host,
+ * the leader too, finishes from there. A result that is there is complete; sealing it is how a host gives up.
+ */
+#include "round/remote_internal.h"
+
+static uint64_t round_of(const struct convoy_engine *engine)
+{
+    return atomic_load_explicit(&engine->round, memory_order_relaxed);
+}
+
+static uint64_t round_word(const struct convoy_engine *engine)
+{
+    return convoy_word(engine->generation, round_of(engine));
+}
+
+/* Publishes bytes in a slot of the segment, unless it is sealed or holds this word already. */
+static bool round_store(struct convoy_engine *engine, struct convoy_segment_blob *blob, const uint8_t *bytes,
+                        size_t length)
+{
+    uint64_t word = round_word(engine);
+    uint64_t old = atomic_load(&blob->word);
+    if (convoy_cell_view_of(old, engine->generation, round_of(engine)) != CONVOY_CELL_PENDING) {
+        return false;
+    }
+    memcpy(blob->bytes, bytes, length);
+    blob->length = length;
+    return atomic_compare_exchange_strong(&blob->word, &old, word);
+}
+
+/* Merges this host's cells and sends the outcome to the other leaders. */
+static void round_send_partial(struct convoy_remote *remote)
+{
+    struct convoy_engine *engine = remote->engine;
+    const struct convoy_contribution *own = &engine->contribution;
+    struct convoy_round_pass pass;
+    struct convoy_partial_head head;
+    convoy_engine_pass(engine, &pass);
+    convoy_partial_from_pass(&head, engine, &pass);
+    if (head.status == CONVOY_OK && head.flags == 0) {
+        size_t room = remote->blob_bytes - sizeof head;
+        size_t bytes = own->merge->encode(own->merge_state, remote->scratch + sizeof head, room);
+        head.payload_bytes = (uint32_t)bytes;
+        head.status = bytes == 0 && room == 0 ? CONVOY_LIMIT : CONVOY_OK;
+    }
+    memcpy(remote->scratch, &head, sizeof head);
+    size_t length = sizeof head + head.payload_bytes;
+    (void)round_store(engine, convoy_segment_partial(&engine->segment, round_of(engine)), remote->scratch, length);
+    remote->sent_word = round_word(engine);
+    convoy_remote_broadcast(remote, CONVOY_MESSAGE_PARTIAL, remote->sent_word, remote->scratch, length);
+}
+
+void convoy_remote_resend(struct convoy_remote *remote, uint32_t member, uint64_t word)
+{
+    struct convoy_engine *engine = remote->engine;
+    const struct convoy_segment_blob *blob = convoy_segment_partial(&engine->segment, word & 1);
+    if (atomic_load(&blob->word) == word && blob->length <= remote->blob_bytes) {
+        convoy_remote_send(remote, member, CONVOY_MESSAGE_PARTIAL, word, blob->bytes, blob->length);
+    }
+    if (remote->rows_word == word && remote->diverged_count != 0) {
+        size_t count = convoy_remote_rows(remote, (struct convoy_partial_row *)(void *)remote->scratch);
+        convoy_remote_send(remote, member, CONVOY_MESSAGE_ROWS, word, remote->scratch,
+                           count * sizeof(struct convoy_partial_row));
+    }
+}
+
+/* Whether a host's failure in an earlier round of this generation dooms the open one: it has given up for good. */
+static bool round_is_doomed(const struct convoy_remote *remote, const struct convoy_remote_box *box)
+{
+    struct convoy_partial_head head;
+    return convoy_word_generation(box->word) == remote->engine->generation && box->word != 0 &&
+           convoy_partial_read(&head, box->bytes, box->length, remote->engine->member_count) &&
+           (head.flags & CONVOY_PARTIAL_FAILED) != 0;
+}
+
+/* Adds up the heads of all hosts; false while one is missing. A failure decides at once. */
+static bool round_combine(struct convoy_remote *remote, struct convoy_partial_head *head)
+{
+    struct convoy_engine *engine = remote->engine;
+    uint64_t word = round_word(engine);
+    const struct convoy_segment_blob *own = convoy_segment_partial(&engine->segment, round_of(engine));
+    bool is_complete = remote->sent_word == word && atomic_load(&own->word) == word;
+    *head = (struct convoy_partial_head){
+        .fingerprint = engine->fingerprint,
+        .votes_and = UINT32_MAX,
+        .culprit = UINT32_MAX,
+        .error_member = UINT32_MAX,
+    };
+    if (is_complete) {
+        (void)convoy_partial_read(head, own->bytes, own->length, engine->member_count);
+    }
+    for (uint32_t host = 0; host < remote->host_count; host++) {
+        const struct convoy_remote_host *from = &remote->hosts[host];
+        if (host == remote->own_host || (from->is_lost && from->member_count == 0)) {
+            continue;
+        }
+        const struct convoy_remote_box *box = &from->partial[word & 1];
+        bool is_doomed = round_is_doomed(remote, &from->partial[0]) || round_is_doomed(remote, &from->partial[1]);
+        if (box->word != word && is_doomed) {
+            box = &from->partial[(word & 1) ^ 1];
+        }
+        struct convoy_partial_head other;
+        if ((box->word != word && !is_doomed) ||
+            !convoy_partial_read(&other, box->bytes, box->length, engine->member_count)) {
+            is_complete = false;
+            continue;
+        }
+        convoy_partial_combine(head, &other);
+    }
+    return is_complete || (head->flags & CONVOY_PARTIAL_FAILED) != 0;
+}
+
+static int32_t round_merge_payloads(struct convoy_remote *remote, struct convoy_partial_head *head)
+{
+    struct convoy_engine *engine = remote->engine;
+    const struct convoy_contribution *own = &engine->contribution;
+    uint64_t word = round_word(engine);
+    const struct convoy_segment_blob *mine = convoy_segment_partial(&engine->segment, round_of(engine));
+    own->merge->begin(own->merge_state);
+    int32_t status = own->merge->partial(own->merge_state, mine->bytes + sizeof *head, mine->length - sizeof *head);
+    for (uint32_t host = 0; host < remote->host_count && status == CONVOY_OK; host++) {
+        const struct convoy_remote_box *box = &remote->hosts[host].partial[word & 1];
+        if (host != remote->own_host && box->word == word) {
+            status = own->merge->partial(own->merge_state, box->bytes + sizeof *head, box->length - sizeof *head);
+            head->culprit = status != CONVOY_OK ? remote->hosts[host].leader : head->culprit;
+        }
+    }
+    for (uint32_t member = 0; member < engine->member_count; member++) { /* hosts this generation goes on without */
+        if (convoy_engine_is_lost(engine, member) &&
+            engine->local.hosts.host_of[member] != remote->own_host) {
+            own->merge->absent(own->merge_state, member, CONVOY_ABSENT_LOST, 0);
+        }
+    }
+    return status;
+}
+
+/* Makes the result's bytes in scratch; 0 while the second hop is not complete. */
+static size_t round_build_rows(struct convoy_remote *remote, struct convoy_partial_head *head)
+{
+    uint64_t word = round_word(remote->engine);
+    struct convoy_partial_row *rows = (struct convoy_partial_row *)(void *)(remote->scratch + sizeof *head);
+    size_t count = convoy_remote_rows(remote, rows);
+    if (remote->rows_word != word) {
+        remote->rows_word = word;
+        remote->diverged_count = (uint32_t)count;
+        convoy_remote_broadcast(remote, CONVOY_MESSAGE_ROWS, word, rows, count * sizeof *rows);
+    }
+    for (uint32_t host = 0; host < remote->host_count; host++) {
+        const struct convoy_remote_host *from = &remote->hosts[host];
+        const struct convoy_remote_box *box = &from->rows[word & 1];
+        if (host == remote->own_host || (from->is_lost && from->member_count == 0)) {
+            continue;
+        }
+        if (box->word != word) {
+            return 0;
+        }
+        memcpy(&rows[count], box->bytes, box->length);
+        count += box->length / sizeof *rows;
+    }
+    head->status = CONVOY_DIVERGED;
+    head->row_count = (uint32_t)count;
+    head->payload_bytes = 0;
+    return sizeof *head + count * sizeof *rows;
+}
+
+/* All partials are there: the result as bytes in scratch, or 0 when the second hop is still out. */
+static size_t round_build_result(struct convoy_remote *remote, struct convoy_partial_head *head)
+{
+    struct convoy_engine *engine = remote->engine;
+    const struct convoy_contribution *own = &engine->contribution;
+    size_t length = sizeof *head;
+    head->payload_bytes = 0;
+    if ((head->flags & CONVOY_PARTIAL_FAILED) == 0) {
+        if (convoy_partial_is_diverged(head)) {
+            length = round_build_rows(remote, head);
+        } else if (head->status == CONVOY_OK && head->error_member == UINT32_MAX) {
+            head->status = round_merge_payloads(remote, head);
+            if (head->status == CONVOY_OK) {
+                size_t bytes = own->merge->encode(own->merge_state, remote->scratch + sizeof *head,
+                                                  remote->blob_bytes - sizeof *head);
+                head->payload_bytes = (uint32_t)bytes;
+                length += bytes;
+            }
+        } else if (head->status == CONVOY_OK) {
+            head->status = CONVOY_PEER_ERROR;
+        }
+    }
+    memcpy(remote->scratch, head, sizeof *head);
+    return length;
+}
+
+/* The leader's part of one step. */
+static void round_lead(struct convoy_remote *remote, bool is_local_complete)
+{
+    struct convoy_engine *engine = remote->engine;
+    uint64_t word = round_word(engine);
+    if (!remote->was_leader) { /* succession: what the old leader knew, the others still have */
+        remote->was_leader = true;
+        remote->sent_word = 0;
+        if (!CONVOY_MUTATED("no_request_by_successor")) {
+            convoy_remote_broadcast(remote, CONVOY_MESSAGE_REQUEST, word, NULL, 0);
+        }
+    }
+    if (is_local_complete && remote->sent_word != word) {
+        round_send_partial(remote);
+    }
+    struct convoy_partial_head head;
+    if (!round_combine(remote, &head)) {
+        return;
+    }
+    size_t length = round_build_result(remote, &head);
+    if (length != 0) {
+        (void)round_store(engine, convoy_segment_result(&engine->segment, round_of(engine)), remote->scratch, length);
+        convoy_engine_wake(engine);
+    }
+}
+
+void convoy_remote_tell_failed(struct convoy_remote *remote, int32_t status, uint32_t culprit)
+{
+    uint64_t word = round_word(remote->engine);
+    if (remote->failed_word == word) {
+        return;
+    }
+    remote->failed_word = word;
+    const struct convoy_partial_head head = {
+        .fingerprint = remote->engine->fingerprint,
+        .votes_and = UINT32_MAX,
+        .flags = CONVOY_PARTIAL_FAILED,
+        .status = status,
+        .culprit = culprit,
+        .error_member = UINT32_MAX,
+    };
+    convoy_remote_broadcast(remote, CONVOY_MESSAGE_PARTIAL, word, &head, sizeof head);
+}
+
+int32_t convoy_remote_fail_local(struct convoy_engine *engine)
+{
+    int32_t status = convoy_engine_fail_sealed(engine);
+    convoy_remote_tell_failed(engine->remote, status, engine->failed_member);
+    return status;
+}
+
+static int32_t round_end_failed(struct convoy_engine *engine, int32_t status, uint32_t culprit, const char *what)
+{
+    uint64_t round = round_of(engine);
+    bool is_known = culprit < engine->member_count;
+    int32_t rank = is_known ? convoy_engine_rank(engine, culprit) : -1;
+    if (is_known && status == CONVOY_PEER_LOST) {
+        convoy_engine_note_loss(engine, culprit, false,
+                                engine->losses[culprit].noticed_by != 0 ? engine->losses[culprit].noticed_by
+                                                                        : (uint8_t)CONVOY_NOTICED_PEER);
+    }
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    convoy_engine_report_fill(engine, status, CONVOY_FIELD_NONE);
+    if (is_known) {
+        (void)convoy_error_set_peer(&error, status, rank, round, "group %.*s: rank %d %s in round %llu",
+                                    (int)engine->group->name_length, engine->group->name, rank, what,
+                                    (unsigned long long)round);
+    } else {
+        (void)convoy_error_set_peer(&error, status, -1, round, "group %.*s: another host %s round %llu",
+                                    (int)engine->group->name_length, engine->group->name, "gave up on",
+                                    (unsigned long long)round);
+    }
+    return convoy_engine_end(engine, status, &error);
+}
+
+/* Finishes from the result that lies in the segment. */
+int32_t convoy_remote_consume(struct convoy_engine *engine)
+{
+    struct convoy_remote *remote = engine->remote;
+    const struct convoy_contribution *own = &engine->contribution;
+    const struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, round_of(engine));
+    struct convoy_partial_head head;
+    if (blob->length > remote->blob_bytes ||
+        !convoy_partial_read(&head, blob->bytes, blob->length, engine->member_count)) {
+        return convoy_engine_end(engine, CONVOY_INVARIANT, NULL);
+    }
+    if ((head.flags & CONVOY_PARTIAL_FAILED) != 0) {
+        return round_end_failed(engine, head.status, head.culprit,
+                                head.status == CONVOY_PEER_LOST ? "was lost" : "abandoned the group");
+    }
+    struct convoy_round_pass pass = {
+        .votes_and = head.votes_and,
+        .votes_or = head.votes_or,
+        .error_member = head.error_member < engine->member_count ? head.error_member : engine->member_count,
+        .error_reason = head.error_reason,
+        .diverged_member = engine->member_count,
+        .bad_member = head.culprit < engine->member_count ? head.culprit : engine->own_index,
+        .merge_status = head.status == CONVOY_PEER_ERROR || head.status == CONVOY_DIVERGED ? CONVOY_OK : head.status,
+        .tag_min = head.tag_min,
+        .tag_max = head.tag_max,
+    };
+    remote->has_diverged_rows = head.row_count != 0;
+    if (remote->has_diverged_rows) {
+        memcpy(remote->diverged_rows, blob->bytes + sizeof head, head.row_count * sizeof *remote->diverged_rows);
+        remote->diverged_count = head.row_count;
+        pass.diverged_member = (head.flags & CONVOY_PARTIAL_MIXED) != 0 ? 0 : engine->member_count;
+    } else if (head.status == CONVOY_OK) {
+        own->merge->begin(own->merge_state);
+        pass.merge_status = own->merge->partial(own->merge_state, blob->bytes + sizeof head, head.payload_bytes);
+    }
+    return convoy_engine_conclude(engine, &pass);
+}
+
+/* A result slot that is sealed, or a generation that has moved on, ends the round here. */
+static int32_t round_look(struct convoy_engine *engine)
+{
+    const struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, round_of(engine));
+    uint64_t word = atomic_load_explicit(&blob->word, memory_order_acquire);
+    switch (convoy_cell_view_of(word, engine->generation, round_of(engine))) {
+    case CONVOY_CELL_PUBLISHED:
+        return convoy_remote_consume(engine);
+    case CONVOY_CELL_SEALED: {
+        uint32_t sealer = convoy_word_sealer(word);
+        uint32_t member = sealer < engine->local_count ? engine->local_members[sealer] : UINT32_MAX;
+        convoy_remote_tell_failed(engine->remote, CONVOY_BROKEN, member);
+        return round_end_failed(engine, CONVOY_BROKEN, member, "abandoned the round");
+    }
+    case CONVOY_CELL_MOVED_ON:
+        return round_end_failed(engine, CONVOY_BROKEN, UINT32_MAX, "");
+    case CONVOY_CELL_PENDING:
+        break;
+    }
+    uint64_t generation = atomic_load(&convoy_segment_head(&engine->segment)->generation) & CONVOY_GENERATION_MAX;
+    return generation > engine->generation ? round_end_failed(engine, CONVOY_BROKEN, UINT32_MAX, "")
+                                           : CONVOY_IN_PROGRESS;
+}
+
+int32_t convoy_remote_collect(struct convoy_engine *engine, bool is_local_complete)
+{
+    struct convoy_remote *remote = engine->remote;
+    if (convoy_remote_is_leader(engine)) {
+        (void)convoy_link_progress(remote->link);
+        if (!convoy_engine_is_open(engine)) {
+            return engine->ended_status;
+        }
+        round_lead(remote, is_local_complete);
+    } else {
+        remote->was_leader = false;
+    }
+    return round_look(engine);
+}
+
+bool convoy_remote_abandon(struct convoy_engine *engine)
+{
+    struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, round_of(engine));
+    uint64_t sealed =
+        convoy_word_sealed(engine->generation, round_of(engine), CONVOY_SEAL_ABANDON, engine->local_index);
+    uint64_t word = atomic_load(&blob->word);
+    while (convoy_cell_view_of(word, engine->generation, round_of(engine)) == CONVOY_CELL_PENDING) {
+        if (atomic_compare_exchange_strong(&blob->word, &word, sealed)) {
+            break;
+        }
+    }
+    convoy_engine_wake(engine);
+    int32_t status = convoy_engine_collect(engine);
+    return status == CONVOY_BROKEN || status == CONVOY_PEER_LOST;
+}
