@@ -29,7 +29,8 @@ int32_t convoy_group_cancel(convoy_group *group, const char *reason, size_t reas
     if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
         status = convoy_group_refuse(group, error);
     } else if (group->engine != NULL && phase == CONVOY_PHASE_OPEN) {
-        convoy_engine_cancel(group->engine, reason, reason_length);
+        convoy_poll_cancel(group->poll, reason, reason_length);
+        convoy_stats_event(group->record.stats, CONVOY_EVENT_CANCEL);
     } else if (group->bootstrap != NULL) {
         convoy_bootstrap_cancel(group->bootstrap);
     }
@@ -50,6 +51,9 @@ int32_t convoy_group_reopen(convoy_group *group, uint64_t timeout_ns, struct con
     if (status == CONVOY_OK) {
         status = convoy_engine_reopen(group->engine, timeout_ns, &result, error);
     }
+    if (status == CONVOY_OK) {
+        convoy_stats_event(group->record.stats, CONVOY_EVENT_REOPEN);
+    }
     if (status == CONVOY_OK && result_out != NULL) {
         convoy_sized_out_end(result_out, &CONVOY_SHAPE(reopen_result), &result);
     }
@@ -64,7 +68,10 @@ int32_t convoy_group_abandon(convoy_group *group, convoy_operation operation, st
     if (status != CONVOY_OK) {
         return status;
     }
-    status = convoy_group_status(group, convoy_engine_abandon(group->engine, operation, error), error);
+    convoy_stats_event(group->record.stats, CONVOY_EVENT_ABANDON);
+    status = convoy_poll_owns(group->poll, operation) ? convoy_poll_abandon(group->poll, operation, error)
+                                                      : convoy_engine_abandon(group->engine, operation, error);
+    status = convoy_group_status(group, status, error);
     convoy_group_leave(group);
     return status;
 }

@@ -11,8 +11,8 @@ static bool close_drain_calls(struct convoy_group *group, uint64_t deadline_ns)
     const struct timespec pause = {.tv_nsec = 200000};
     while (atomic_exchange(&group->inside, 1) != 0) {
         (void)pthread_mutex_lock(&group->lock);
-        if (group->engine != NULL) {
-            convoy_engine_cancel(group->engine, "closing", 7);
+        if (group->poll != NULL) { /* reaches the second group of a two-level call too */
+            convoy_poll_cancel(group->poll, "closing", 7);
         }
         (void)pthread_mutex_unlock(&group->lock);
         if (convoy_now_ns() >= deadline_ns) {
@@ -51,8 +51,6 @@ static void close_destroy(struct convoy_group *group, uint64_t deadline_ns)
     struct convoy_engine *engine = group->engine;
     group->engine = NULL; /* calls from any thread see the tombstone from now on */
     (void)pthread_mutex_unlock(&group->lock);
-    convoy_poll_two_level_close(group->two_level);
-    group->two_level = NULL;
     convoy_sync_close(group->sync);
     group->sync = NULL;
     convoy_poll_close(group->poll);

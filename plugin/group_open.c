@@ -9,8 +9,6 @@
 
 #include <errno.h>
 
-#define GROUP_POLL_PARTIAL_FACTOR 2 /* merged keyed lists carry counts that a contribution does not */
-
 /* Makes the bootstrap known to a close on another thread, unless that came first. */
 static int32_t group_publish_bootstrap(struct convoy_group *group, struct convoy_bootstrap *bootstrap,
                                        struct convoy_error *error)
@@ -58,7 +56,17 @@ done:
 static int32_t group_open_families(struct convoy_group *group, const struct convoy_grid *grid,
                                    struct convoy_error *error)
 {
-    int32_t status = convoy_poll_open(group->engine, &group->options, &group->poll, error);
+    const struct convoy_poll_options poll_options = {
+        .engine = group->engine,
+        .group = &group->options,
+        .timeout_ns = group->options.timeout_ns,
+        .record = convoy_record_poll,
+        .record_user = &group->record,
+    };
+    int32_t status = convoy_record_open(&group->record, group->options.call_log_entries, error);
+    if (status == CONVOY_OK) {
+        status = convoy_poll_open(&poll_options, &group->poll, error);
+    }
     if (status != CONVOY_OK || grid->width == 0) {
         return status;
     }
@@ -69,6 +77,7 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
         .own_index = group->options.own_index,
         .blob_bytes_max = group->options.blob_bytes_max,
     };
+    group->sync_cells = grid->slots * grid->inner;
     return convoy_sync_open(&options, &group->sync, error);
 }
 
@@ -81,7 +90,7 @@ static int32_t group_open_engine(struct convoy_group *group, const struct convoy
     }
     int32_t status = group_agree_rows(group, grid, error);
     if (status == CONVOY_OK) {
-        size_t poll_bytes = (size_t)group->options.blob_bytes_max * GROUP_POLL_PARTIAL_FACTOR + 1024;
+        size_t poll_bytes = convoy_poll_partial_bytes_max(group->options.blob_bytes_max);
         size_t sync_bytes = grid->width != 0 ? convoy_gather_partial_bytes_max(grid) : 0;
         const struct convoy_engine_options options = {
             .runtime = group->context->runtime,
@@ -199,6 +208,7 @@ static int32_t group_create(struct convoy_context *context, const struct convoy_
 
 void convoy_group_free(struct convoy_group *group)
 {
+    convoy_record_close(&group->record);
     convoy_group_options_fini(&group->options);
     (void)pthread_cond_destroy(&group->opened);
     (void)pthread_mutex_destroy(&group->lock);

@@ -8,6 +8,8 @@
 #ifndef CONVOY_PLUGIN_HANDLE_H
 #define CONVOY_PLUGIN_HANDLE_H
 
+#include "record.h"
+
 #include "poll/poll.h"
 #include "round/engine.h"
 #include "sync/grid.h"
@@ -40,8 +42,9 @@ struct convoy_group {
     struct convoy_engine *engine;
     struct convoy_poll *poll;
     struct convoy_sync *sync; /* NULL without a schema */
-    struct convoy_poll_two_level *two_level; /* made by the first two-level call in which this group is first */
-    struct convoy_group *second; /* of the open two-level operation, or NULL */
+    uint32_t sync_cells;      /* rows of its table */
+    struct convoy_group *second; /* of the last two-level operation that this group is the first of, or NULL */
+    struct convoy_record record; /* counters, histograms, call log */
 
     /* opening */
     struct convoy_group_options options; /* full-size; all pointers are own copies */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a group remembers of its rounds: counters and histograms (round/stats.h), the call log (round/call_log.h) and
+ * the stall notice. Written by the thread inside the group's calls, read from any. Latency is taken from every 16th
+ * round: two clock reads would cost a tenth of the fastest round.
+ */
+#ifndef CONVOY_PLUGIN_RECORD_H
+#define CONVOY_PLUGIN_RECORD_H
+
+#include "core/clock.h"
+#include "poll/poll.h"
+#include "round/call_log.h"
+#include "round/stall.h"
+#include "round/stats.h"
+
+#define CONVOY_RECORD_SAMPLE_MASK 15u
+#define CONVOY_RECORD_ENTRY_BYTES 1024u /* input and output kept of one round */
+#define CONVOY_RECORD_STALL_ROUNDS 1000u
+
+struct convoy_record {
+    struct convoy_group_stats *stats;
+    struct convoy_call_log *log;
+    struct convoy_stall stall;
+    uint64_t calls;
+    uint64_t started_ns; /* of the call that runs now, when it is timed; else 0 */
+    uint64_t stalls;     /* notices not logged yet */
+    uint64_t digest;     /* of the last poll outcome, to see whether anything moves */
+};
+
+int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, struct convoy_error *error);
+void convoy_record_close(struct convoy_record *record);
+
+/* A call starts: reads the clock on every 16th. */
+static inline void convoy_record_start(struct convoy_record *record)
+{
+    record->started_ns = (record->calls++ & CONVOY_RECORD_SAMPLE_MASK) == 0 ? convoy_now_ns() : 0;
+}
+
+/* The end of a poll round; user is a struct convoy_record. */
+void convoy_record_poll(void *user, const struct convoy_poll_record *round);
+
+/* What a finished poll call says beside that. */
+void convoy_record_poll_counts(struct convoy_record *record, const struct convoy_poll_result *result);
+
+/* The end of a sync call. row: as the caller gave it. result: filled on OK. */
+struct convoy_record_sync {
+    const struct convoy_sync_call *call;
+    const struct convoy_sync_result *result;
+    int32_t status;
+    uint32_t width;
+    uint32_t cells; /* rows of the table */
+};
+void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round);
+
+#endif

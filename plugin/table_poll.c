@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The poll table: brings the caller's structs to full size and back, and passes the gate of the handles. */
+#include "handle.h"
+#include "sized.h"
+#include "tables.h"
+
+#include "poll/consensus.h"
+#include "poll/two_level.h"
+
+/* A call with all its lists at full size. */
+struct poll_call {
+    struct convoy_poll_call call;
+    struct convoy_poll_list lists[CONVOY_POLL_LISTS_MAX];
+};
+
+/* A result with all its lists and its report at full size. */
+struct poll_result {
+    struct convoy_poll_result result;
+    struct convoy_poll_list_result lists[CONVOY_POLL_LISTS_MAX];
+    struct convoy_report report;
+    struct convoy_sized_array caller_lists;
+    struct convoy_report *caller_report;
+};
+
+static int32_t poll_call_in(struct poll_call *full, const struct convoy_poll_call *call, struct convoy_error *error)
+{
+    int32_t status = convoy_sized_in(&full->call, &CONVOY_SHAPE(poll_call), call, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    if (full->call.list_count > CONVOY_POLL_LISTS_MAX) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "call.list_count: %zu is not in 0..%u",
+                                full->call.list_count, (unsigned)CONVOY_POLL_LISTS_MAX);
+    }
+    const struct convoy_sized_array lists = {full->call.lists, full->call.list_stride, full->call.list_count};
+    status = convoy_sized_array_check_in(&lists, &CONVOY_SHAPE(poll_list), error);
+    for (size_t i = 0; i < full->call.list_count && status == CONVOY_OK; i++) {
+        convoy_sized_array_read(&full->lists[i], &lists, &CONVOY_SHAPE(poll_list), i);
+    }
+    full->call.lists = full->lists;
+    full->call.list_stride = sizeof full->lists[0];
+    return status;
+}
+
+static int32_t poll_result_begin(struct poll_result *full, struct convoy_poll_result *result,
+                                 struct convoy_error *error)
+{
+    int32_t status = convoy_sized_out_begin(&full->result, &CONVOY_SHAPE(poll_result), result, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    size_t count = full->result.list_capacity < CONVOY_POLL_LISTS_MAX ? full->result.list_capacity
+                                                                      : CONVOY_POLL_LISTS_MAX;
+    full->caller_lists = (struct convoy_sized_array){full->result.lists, full->result.list_stride, count};
+    full->caller_report = full->result.report;
+    status = convoy_sized_array_check_out(&full->caller_lists, &CONVOY_SHAPE(poll_list_result), error);
+    for (size_t i = 0; i < count && status == CONVOY_OK; i++) {
+        convoy_sized_array_read(&full->lists[i], &full->caller_lists, &CONVOY_SHAPE(poll_list_result), i);
+    }
+    full->result.lists = full->lists;
+    full->result.list_stride = sizeof full->lists[0];
+    full->result.list_capacity = count;
+    if (status == CONVOY_OK && full->caller_report != NULL) {
+        status = convoy_sized_out_begin(&full->report, &CONVOY_SHAPE(report), full->caller_report, error);
+        full->result.report = &full->report;
+    }
+    return status;
+}
+
+/* Hands over what the status allows: the result on OK, the report otherwise. */
+static void poll_result_end(struct poll_result *full, struct convoy_poll_result *result, int32_t status)
+{
+    if (status != CONVOY_OK) {
+        if (status != CONVOY_IN_PROGRESS && full->caller_report != NULL && full->report.own_rank >= 0) {
+            convoy_sized_out_end(full->caller_report, &CONVOY_SHAPE(report), &full->report);
+        }
+        return;
+    }
+    for (size_t i = 0; i < full->caller_lists.count; i++) {
+        convoy_sized_array_write(&full->caller_lists, &CONVOY_SHAPE(poll_list_result), i, &full->lists[i]);
+    }
+    struct convoy_poll_result back = full->result;
+    back.lists = result->lists;
+    back.list_stride = result->list_stride;
+    back.list_capacity = result->list_capacity;
+    back.report = full->caller_report;
+    convoy_sized_out_end(result, &CONVOY_SHAPE(poll_result), &back);
+}
+
+/* Marks the report as not filled, so that it is only handed over when the round did end in a way that has one. */
+static void poll_report_mark(struct poll_result *full)
+{
+    full->report.own_rank = -1;
+}
+
+static int32_t table_reduce_start(convoy_group *group, const struct convoy_poll_call *call,
+                                  convoy_operation *operation_out, struct convoy_error *error)
+{
+    struct poll_call full;
+    int32_t status = convoy_group_enter(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = operation_out != NULL ? poll_call_in(&full, call, error)
+                                   : convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "operation_out is NULL");
+    if (status == CONVOY_OK) {
+        convoy_record_start(&group->record);
+        status = convoy_poll_start(group->poll, &full.call, operation_out, error);
+    }
+    status = convoy_group_status(group, status, error);
+    convoy_group_leave(group);
+    return status;
+}
+
+/* What reduce_test and reduce_wait, one and two levels, share. is_waiting false: timeout_ns does not count. */
+struct poll_end {
+    convoy_operation operation;
+    uint64_t timeout_ns;
+    bool is_waiting;
+    bool is_two_level;
+};
+
+static int32_t poll_end_call(struct convoy_group *group, const struct poll_end *end, struct convoy_poll_result *result,
+                             struct convoy_error *error)
+{
+    if (end->is_two_level) {
+        return end->is_waiting
+                   ? convoy_two_level_wait(group->poll, end->operation, end->timeout_ns, result, error)
+                   : convoy_two_level_test(group->poll, end->operation, result, error);
+    }
+    return end->is_waiting ? convoy_poll_wait(group->poll, end->operation, end->timeout_ns, result, error)
+                           : convoy_poll_test(group->poll, end->operation, result, error);
+}
+
+static int32_t poll_end(convoy_group *group, const struct poll_end *end, struct convoy_poll_result *result,
+                        struct convoy_error *error)
+{
+    struct poll_result full;
+    int32_t status = convoy_group_enter(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    struct convoy_group *second = end->is_two_level ? group->second : NULL;
+    if (second != NULL) {
+        status = convoy_group_enter(second, error);
+        if (status != CONVOY_OK) {
+            convoy_group_leave(group);
+            return status;
+        }
+    }
+    status = poll_result_begin(&full, result, error);
+    if (status == CONVOY_OK) {
+        poll_report_mark(&full);
+        status = poll_end_call(group, end, &full.result, error);
+        poll_result_end(&full, result, status);
+    }
+    if (status == CONVOY_OK) {
+        convoy_record_poll_counts(&group->record, &full.result);
+    }
+    status = convoy_group_status(group, status, error);
+    if (second != NULL) {
+        convoy_group_leave(second);
+    }
+    convoy_group_leave(group);
+    return status;
+}
+
+static int32_t table_reduce_test(convoy_group *group, convoy_operation operation, struct convoy_poll_result *result_out,
+                                 struct convoy_error *error)
+{
+    const struct poll_end end = {.operation = operation};
+    return poll_end(group, &end, result_out, error);
+}
+
+static int32_t table_reduce_wait(convoy_group *group, convoy_operation operation, uint64_t timeout_ns,
+                                 struct convoy_poll_result *result_out, struct convoy_error *error)
+{
+    const struct poll_end end = {.operation = operation, .timeout_ns = timeout_ns, .is_waiting = true};
+    return poll_end(group, &end, result_out, error);
+}
+
+static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *call, uint64_t timeout_ns,
+                            struct convoy_poll_result *result_out, struct convoy_error *error)
+{
+    struct poll_call full;
+    struct poll_result out;
+    int32_t status = convoy_group_enter(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = poll_call_in(&full, call, error);
+    if (status == CONVOY_OK) {
+        status = poll_result_begin(&out, result_out, error);
+    }
+    if (status == CONVOY_OK) {
+        poll_report_mark(&out);
+        convoy_record_start(&group->record);
+        status = convoy_poll_reduce(group->poll, &full.call, timeout_ns, &out.result, error);
+        poll_result_end(&out, result_out, status);
+    }
+    if (status == CONVOY_OK) {
+        convoy_record_poll_counts(&group->record, &out.result);
+    }
+    status = convoy_group_status(group, status, error);
+    convoy_group_leave(group);
+    return status;
+}
+
+static int32_t table_reduce2_start(convoy_group *first, convoy_group *second, const struct convoy_poll_call *call,
+                                   convoy_operation *operation_out, struct convoy_error *error)
+{
+    struct poll_call full;
+    if (first == second && first != NULL) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "first and second are the same group");
+    }
+    int32_t status = convoy_group_enter(first, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = convoy_group_enter(second, error);
+    if (status != CONVOY_OK) {
+        convoy_group_leave(first);
+        return status;
+    }
+    status = operation_out != NULL ? poll_call_in(&full, call, error)
+                                   : convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "operation_out is NULL");
+    if (status == CONVOY_OK) {
+        convoy_record_start(&first->record);
+        convoy_record_start(&second->record);
+        status = convoy_two_level_start(first->poll, second->poll, &full.call, operation_out, error);
+        first->second = second;
+    }
+    status = convoy_group_status(first, status, error);
+    convoy_group_leave(second);
+    convoy_group_leave(first);
+    return status;
+}
+
+static int32_t table_reduce2_test(convoy_group *first, convoy_operation operation,
+                                  struct convoy_poll_result *result_out, struct convoy_error *error)
+{
+    const struct poll_end end = {.operation = operation, .is_two_level = true};
+    return poll_end(first, &end, result_out, error);
+}
+
+static int32_t table_reduce2_wait(convoy_group *first, convoy_operation operation, uint64_t timeout_ns,
+                                  struct convoy_poll_result *result_out, struct convoy_error *error)
+{
+    const struct poll_end end = {
+        .operation = operation, .timeout_ns = timeout_ns, .is_waiting = true, .is_two_level = true};
+    return poll_end(first, &end, result_out, error);
+}
+
+static int32_t table_reduce2_abandon(convoy_group *first, convoy_operation operation, struct convoy_error *error)
+{
+    int32_t status = convoy_group_enter(first, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    struct convoy_group *second = first->second;
+    status = second != NULL ? convoy_group_enter(second, error) : CONVOY_OK;
+    if (status == CONVOY_OK) {
+        status = convoy_two_level_abandon(first->poll, operation, error);
+        if (second != NULL) {
+            convoy_group_leave(second);
+        }
+    }
+    status = convoy_group_status(first, status, error);
+    convoy_group_leave(first);
+    return status;
+}
+
+static int32_t table_consensus(const struct convoy_poll_consensus *input, uint8_t *states_out,
+                               struct convoy_error *error)
+{
+    struct convoy_poll_consensus full;
+    int32_t status = convoy_sized_in(&full, &CONVOY_SHAPE(poll_consensus), input, error);
+    return status == CONVOY_OK ? convoy_consensus_states(&full, states_out, error) : status;
+}
+
+const struct convoy_poll_table convoy_poll_table_1_0 = {
+    .header = {.table_size = (uint32_t)sizeof(struct convoy_poll_table),
+               .major = CONVOY_POLL_MAJOR,
+               .minor = CONVOY_POLL_MINOR},
+    .reduce_start = table_reduce_start,
+    .reduce_test = table_reduce_test,
+    .reduce_wait = table_reduce_wait,
+    .reduce = table_reduce,
+    .reduce2_start = table_reduce2_start,
+    .reduce2_test = table_reduce2_test,
+    .reduce2_wait = table_reduce2_wait,
+    .reduce2_abandon = table_reduce2_abandon,
+    .consensus = table_consensus,
+};
