@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "poll/poll.h"
+#include "convoy/sync.h"
 #include "round/call_log.h"
 #include "round/stall.h"
 #include "round/stats.h"

@@ -5,8 +5,11 @@
 #include "core/error.h"
 #include "core/memory.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #define LINK_PROGRESS_STEPS 16
 #define LINK_FLUSH_NS_MAX (300 * CONVOY_NS_PER_MS)
@@ -14,6 +17,9 @@
 
 static void link_free(struct convoy_link *link)
 {
+    if (link->wait_fd >= 0) {
+        (void)close(link->wait_fd);
+    }
     convoy_memory_free(link->address);
     convoy_memory_free(link->endpoints);
     convoy_memory_free(link->buffer_memory);
@@ -29,6 +35,22 @@ static int32_t link_make_address(struct convoy_link *link, struct convoy_error *
                                 link->address_bytes);
     }
     convoy_lane_set_encode(&link->set, link->address);
+    return CONVOY_OK;
+}
+
+/* One descriptor for all lanes, so that a caller can poll it beside its own. */
+static int32_t link_make_wait_fd(struct convoy_link *link, struct convoy_error *error)
+{
+    link->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (link->wait_fd < 0) {
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "epoll descriptor of a link");
+    }
+    for (uint32_t i = 0; i < link->set.count; i++) {
+        struct epoll_event event = {.events = EPOLLIN};
+        if (epoll_ctl(link->wait_fd, EPOLL_CTL_ADD, link->lanes[i].efd, &event) != 0) {
+            return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "epoll on the descriptor of a UCX worker");
+        }
+    }
     return CONVOY_OK;
 }
 
@@ -49,7 +71,10 @@ static int32_t link_make(struct convoy_link *link, struct convoy_error *error)
     if (status != CONVOY_OK) {
         return status;
     }
-    status = link_make_address(link, error);
+    status = link_make_wait_fd(link, error);
+    if (status == CONVOY_OK) {
+        status = link_make_address(link, error);
+    }
     if (status != CONVOY_OK) {
         convoy_link_lanes_close(link);
     }
@@ -64,6 +89,7 @@ int32_t convoy_link_open(const struct convoy_link_options *options, struct convo
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a link of %zu bytes", sizeof *link);
     }
     link->options = *options;
+    link->wait_fd = -1;
     int32_t status = link_make(link, error);
     if (status != CONVOY_OK) {
         link_free(link);
@@ -155,6 +181,20 @@ void convoy_link_sleep(struct convoy_link *link, int wake_fd, uint64_t deadline_
         link_count(&link->sleeps, 1);
     }
     link_leave(link);
+}
+
+bool convoy_link_arm(struct convoy_link *link)
+{
+    struct pollfd fds[CONVOY_LANES_MAX + 1];
+    link_enter(link);
+    bool is_armed = link_progress(link) == 0 && link_arm(link, fds);
+    link_leave(link);
+    return is_armed;
+}
+
+int convoy_link_fd(const struct convoy_link *link)
+{
+    return link->wait_fd;
 }
 
 /* -- close --------------------------------------------------------------------------------------------------------- */

@@ -65,6 +65,7 @@ struct convoy_link {
     uint64_t owner; /* thread inside, 0 = none */
     uint32_t depth;
 #endif
+    int wait_fd; /* epoll over the lanes' descriptors */
 };
 
 /* Counters are written by the one thread inside and read by any that describes. */
