@@ -12,8 +12,8 @@
 #define BUILD_ID_BYTES_MAX 32
 #define PADDED(n) (((size_t)(n) + 3) & ~(size_t)3)
 
-/* Defined by the linker: the start of this object's mapping. */
-extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+/* Defined by the linker: the start of this object's mapping, of which the ELF header is only the first part. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
 struct id_bytes {
     const unsigned char *bytes;
@@ -45,16 +45,17 @@ static struct id_bytes find_in_notes(const char *notes, size_t size)
 
 static struct id_bytes find_build_id(void)
 {
-    const char *base = (const char *)&__ehdr_start;
-    const ElfW(Phdr) *headers = (const ElfW(Phdr) *)(const void *)(base + __ehdr_start.e_phoff);
+    const char *base = __ehdr_start;
+    const ElfW(Ehdr) *elf = (const ElfW(Ehdr) *)(const void *)base;
+    const ElfW(Phdr) *headers = (const ElfW(Phdr) *)(const void *)(base + elf->e_phoff);
     ElfW(Addr) lowest = 0; /* address that the first PT_LOAD was linked at; 0 for a shared object */
-    for (size_t i = 0; i < __ehdr_start.e_phnum; i++) {
+    for (size_t i = 0; i < elf->e_phnum; i++) {
         if (headers[i].p_type == PT_LOAD) {
             lowest = headers[i].p_vaddr - headers[i].p_offset;
             break;
         }
     }
-    for (size_t i = 0; i < __ehdr_start.e_phnum; i++) {
+    for (size_t i = 0; i < elf->e_phnum; i++) {
         /* Runs of 8-aligned notes hold .note.gnu.property only. */
         if (headers[i].p_type == PT_NOTE && headers[i].p_align <= 4) {
             struct id_bytes found = find_in_notes(base + (headers[i].p_vaddr - lowest), headers[i].p_memsz);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `convoy` command: finds the sub-command and hands over. Errors go to stderr; exit code 2 is usage, 1 failure. */
+#include "cli/inspect.h"
 #include "cli/options.h"
 #include "cli/perf.h"
 #include "cli/perf_rank.h"
@@ -18,6 +19,8 @@ static const struct main_command main_commands[] = {
     {"perf", convoy_cli_perf, "measure poll reduce or sync gather among processes of this machine"},
     {"perf-rank", convoy_cli_perf_rank, NULL}, /* one process of perf */
     {"run", convoy_cli_run, "replay a serving trace through real processes and check every result"},
+    {"inspect", convoy_cli_inspect, "what a plugin file says about itself, without running it"},
+    {"version", convoy_cli_version, "release, families and wire versions of this command"},
 };
 
 static void main_help(FILE *out)
