@@ -274,6 +274,21 @@ bench: ## compare with Open MPI, torch gloo and the floor; writes build/bench/co
 	$(MAKE) --no-print-directory bench-programs
 	/usr/bin/python3 tests/bench/bench.py
 
+# -- ABI gates (abi/README.md) -------------------------------------------------------------------------------------
+
+.PHONY: abi-check
+abi-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## compare the ABI with its baseline: symbols, layout, registries, headers
+	abi/check.sh $(BIN)
+
+.PHONY: abi-draft
+abi-draft: ## make the ABI as it is now the baseline, deliberately
+	abi/layout.sh draft
+	abi/registry.sh draft
+
+.PHONY: abi-mutate
+abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## break the ABI in about 20 ways; each must be caught by a gate
+	abi/mutate.sh $(BIN)
+
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf build

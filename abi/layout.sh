@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Gate: offset, size and type of every field, signature of every slot, every constant and typedef of the public ABI.
+# Usage: abi/layout.sh print              what the headers say now
+#        abi/layout.sh draft              makes that the baseline, deliberately
+#        abi/layout.sh check LIBRARY      headers against baseline, and the library's own DWARF against the headers
+. "$(dirname "$0")/gate.sh"
+need "${CC:-cc}" pahole awk sort diff
+top=$(cd "$(dirname "$0")/.." && pwd)
+baseline=$top/abi/draft/layout.txt
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+headers() { # the plugin's ABI; the loader is linked into the host and has no ABI
+    echo base query core poll sync
+}
+
+struct_names() {
+    for header in $(headers); do
+        awk '$1 == "struct" && $3 == "{" { print $2 }' "$top/include/convoy/$header.h"
+    done | sort
+}
+
+# An object in whose DWARF every public struct is reachable with its full type.
+make_anchor() {
+    {
+        echo '#include "convoy/convoy.h"'
+        struct_names | awk '{ print "extern struct " $1 " anchor_" $1 "; struct " $1 " anchor_" $1 ";" }'
+    } >"$work/anchor.c"
+    "${CC:-cc}" -std=c11 -g -c -I"$top/include" "$work/anchor.c" -o "$work/anchor.o"
+}
+
+# "struct NAME SIZE", then one line per field: "  OFFSET SIZE TYPE NAME". $1: object with DWARF, $2: struct
+struct_layout() {
+    pahole -C "$2" "$1" 2>/dev/null | awk -v name="$2" '
+        /\/\* size:/ { match($0, /size: [0-9]+/); size = substr($0, RSTART + 6, RLENGTH - 6) }
+        match($0, /\/\* +[0-9]+ +[0-9]+ \*\//) {
+            split(substr($0, RSTART + 2, RLENGTH - 4), place, " ")
+            text = substr($0, 1, RSTART - 1)
+            gsub(/[ \t]+/, " ", text); sub(/^ /, "", text); sub(/; ?$/, "", text); gsub(/ ,/, ",", text)
+            lines[++count] = sprintf("  %4d %4d %s", place[1], place[2], text)
+        }
+        /\/\* XXX|\/\* padding|\/\* paddings/ { lines[++count] = "  hole: " $0 }
+        END { if (count) { printf "struct %s %d\n", name, size; for (i = 1; i <= count; i++) print lines[i] } }'
+}
+
+# Typedefs, prototypes and constants, as the compiler sees them.
+declarations() {
+    echo '#include "convoy/convoy.h"' >"$work/all.c"
+    "${CC:-cc}" -std=c11 -E -P -I"$top/include" "$work/all.c" | tr '\n' ' ' | sed 's/[{};]/&\n/g' |
+        grep -E '(typedef [^{]*convoy_|convoy_query ?\()' | sed -E 's/[ \t]+/ /g; s/^ //; s/ ;$/;/'
+    "${CC:-cc}" -std=c11 -E -dM -I"$top/include" "$work/all.c" |
+        awk '$2 ~ /^CONVOY_[A-Z0-9_]+$/ && NF > 2 { $1 = "constant"; print }' | sort
+}
+
+print_layout() {
+    make_anchor
+    for name in $(struct_names); do
+        struct_layout "$work/anchor.o" "$name"
+    done
+    declarations
+}
+
+# The library's own idea of each struct that it uses must be the headers'. $1: library
+check_library() {
+    local name seen=0
+    for name in $(struct_names); do
+        struct_layout "$1" "$name" >"$work/theirs"
+        [ -s "$work/theirs" ] || continue
+        seen=$((seen + 1))
+        struct_layout "$work/anchor.o" "$name" | diff - "$work/theirs" >"$work/difference" ||
+            fault "struct $name in $1 is not that of the headers: $(tr '\n' ' ' <"$work/difference")"
+    done
+    for name in convoy_core_table convoy_poll_table convoy_sync_table convoy_host_info; do
+        [ -n "$(struct_layout "$1" "$name")" ] || fault "$1 has no DWARF for struct $name; build it with -g"
+    done
+    [ "$seen" -ge 20 ] || fault "only $seen public structs in the DWARF of $1"
+}
+
+case ${1:-} in
+print)
+    print_layout
+    ;;
+draft)
+    mkdir -p "$(dirname "$baseline")"
+    print_layout >"$baseline.new"
+    mv "$baseline.new" "$baseline"
+    echo "layout: wrote $(wc -l <"$baseline") lines to abi/draft/layout.txt"
+    ;;
+check)
+    library=${2:?usage: abi/layout.sh check LIBRARY}
+    [ -s "$baseline" ] || fault "abi/draft/layout.txt is not there"
+    print_layout >"$work/now"
+    diff -u "$baseline" "$work/now" >"$work/difference" ||
+        fault "differs from abi/draft/layout.txt; if that is meant: make abi-draft
+$(grep -E '^[-+]' "$work/difference" | head -n 40)"
+    grep -q '^  hole' "$work/now" && fault "a struct has implicit padding"
+    [ -r "$library" ] && check_library "$library" || fault "$library is not there"
+    finish
+    ;;
+*)
+    echo "usage: abi/layout.sh print | draft | check LIBRARY" >&2
+    exit 2
+    ;;
+esac
