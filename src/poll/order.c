@@ -59,11 +59,12 @@ static bool generations_equal(const uint32_t *given, const struct convoy_order *
     return memcmp(given, order->generations + start, sizeof *given * count) == 0;
 }
 
-static bool list_is_unchanged(const struct convoy_order *order, const struct convoy_poll_list *list, uint32_t slot,
-                              uint32_t start)
+/* starts: those of the last round; the order's own are being replaced. */
+static bool list_is_unchanged(const struct convoy_order *order, const uint32_t *starts,
+                              const struct convoy_poll_list *list, uint32_t slot, uint32_t start)
 {
     uint32_t count = (uint32_t)list->count;
-    if (slot >= order->slots || order->starts[slot] != start || order->starts[slot + 1] != start + count) {
+    if (slot >= order->slots || starts[slot] != start || starts[slot + 1] != start + count) {
         return false;
     }
     return count == 0 || (memcmp(list->keys, order->keys + start, sizeof *list->keys * count) == 0 &&
@@ -155,9 +156,11 @@ int32_t convoy_order_take(struct convoy_order *order, const struct convoy_poll_l
                           const struct convoy_payload_shape *shape, struct convoy_error *error)
 {
     bool is_changed = order->slots != shape->keyed_count;
+    uint32_t starts[CONVOY_POLL_LISTS_MAX + 1];
+    memcpy(starts, order->starts, sizeof starts);
     for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
         uint32_t list = shape->list_of[slot];
-        if (list_is_unchanged(order, &lists[list], slot, shape->starts[list])) {
+        if (list_is_unchanged(order, starts, &lists[list], slot, shape->starts[list])) {
             continue;
         }
         is_changed = true;
