@@ -35,7 +35,7 @@ CLI_UNIT_TESTS := histogram options plan reference run_fault run_log scheduler t
 UNIT_TESTS := bootstrap call_log deliver derive elf_file fd_channel gather grid host host_map inspect intake latency link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized stall stats status sync_rounds ucx ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
-FAKE_ENGINE_TESTS := poll poll_random
+FAKE_ENGINE_TESTS := poll poll_equivalence poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS := counts timeout_report
@@ -178,7 +178,7 @@ $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(OBJ)/objects.a
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
 
 # The pretended engine comes first, so that the real one is not taken from the archive.
-FAKE_ENGINE_OBJECTS := $(call objects,tests/lib/fake_engine tests/lib/poll_ranks tests/lib/poll_reference $(addprefix src/poll/,$(POLL_ENGINE_SOURCES)))
+FAKE_ENGINE_OBJECTS := $(call objects,tests/lib/fake_engine tests/lib/poll_grid tests/lib/poll_ranks tests/lib/poll_reference $(addprefix src/poll/,$(POLL_ENGINE_SOURCES)))
 $(FAKE_ENGINE_TESTS:%=$(TEST_BIN)/unit/test_%): $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o \
     $(FAKE_ENGINE_OBJECTS) $(OBJ)/objects.a
 	@mkdir -p $(@D)
