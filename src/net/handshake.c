@@ -185,11 +185,9 @@ int32_t convoy_handshake_connect(struct convoy_runtime *runtime, int fd, const s
     int32_t status = connect_exchange(runtime, fd, wait, both, error);
     if (status == CONVOY_OK) {
         status = convoy_hello_decode(both->theirs, both->texts[1].count, theirs_out, error);
-        theirs_out->group = (struct convoy_hello_group){.name = NULL}; /* it would point into freed memory */
     }
     if (status == CONVOY_OK) {
-        struct convoy_hello_choice choice;
-        status = convoy_hello_choose(ours, theirs_out, &choice, error);
+        theirs_out->group = (struct convoy_hello_group){.name = NULL}; /* it would point into freed memory */
     }
     convoy_memory_free(both);
     return status;

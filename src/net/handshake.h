@@ -39,7 +39,8 @@ int32_t convoy_handshake_hello(struct convoy_runtime *runtime, struct convoy_hel
 int32_t convoy_handshake_step(struct convoy_handshake *handshake, struct convoy_runtime *runtime);
 
 /* The connector's side, over a connected socket. theirs_out: the listener's hello. MALFORMED: what answers is no
- * convoy. UNAUTHENTICATED, VERSION_MISMATCH, PEER_LOST, TIMED_OUT, CANCELED. */
+ * convoy. UNAUTHENTICATED, PEER_LOST, TIMED_OUT, CANCELED. Versions are not compared here: the listener, which knows
+ * both members' names, refuses. */
 int32_t convoy_handshake_connect(struct convoy_runtime *runtime, int fd, const struct convoy_wait *wait,
                                  const struct convoy_hello *ours, struct convoy_hello *theirs_out,
                                  struct convoy_error *error);

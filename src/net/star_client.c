@@ -24,6 +24,7 @@
 struct star_client {
     struct convoy_frame_stream stream;
     struct convoy_rendezvous where;
+    struct convoy_hello listener; /* its hello */
     bool is_admitted;
     bool may_retry; /* of the last attempt that failed */
     struct convoy_error stale; /* a refusal by a listener of an earlier life; status OK = none */
@@ -188,8 +189,10 @@ static int32_t client_welcome(struct convoy_bootstrap *bootstrap, struct convoy_
     }
     bool is_good = convoy_welcome_decode(frame.body, frame.bytes, &welcome);
     convoy_memory_free(frame.body);
-    const struct convoy_runtime *runtime = bootstrap->runtime;
-    if (!is_good || welcome.wire < runtime->wire_min || welcome.wire > runtime->wire_max) {
+    struct convoy_hello_choice choice;
+    const struct star_client *client = bootstrap->state;
+    if (!is_good || convoy_hello_choose(&bootstrap->hello, &client->listener, &choice, NULL) != CONVOY_OK ||
+        welcome.wire < bootstrap->hello.wire_min || welcome.wire > choice.wire) {
         return client_stream_error(bootstrap, CONVOY_MALFORMED, error);
     }
     bootstrap->epoch = welcome.epoch;
@@ -211,9 +214,8 @@ static int32_t client_attempt(struct convoy_bootstrap *bootstrap, struct convoy_
     client->may_retry = true;
     int32_t status = client_dial_any(bootstrap, &patience, &client->stream.fd, error);
     if (status == CONVOY_OK) {
-        struct convoy_hello theirs;
-        status = convoy_handshake_connect(bootstrap->runtime, client->stream.fd, &patience, &bootstrap->hello, &theirs,
-                                          error);
+        status = convoy_handshake_connect(bootstrap->runtime, client->stream.fd, &patience, &bootstrap->hello,
+                                          &client->listener, error);
         client->may_retry = status == CONVOY_MALFORMED || status == CONVOY_PEER_LOST || status == CONVOY_TIMED_OUT;
     }
     if (status == CONVOY_OK) {
@@ -249,7 +251,9 @@ static int32_t client_connect_until(struct convoy_bootstrap *bootstrap, struct c
     for (;;) {
         int32_t status = client_attempt(bootstrap, error);
         uint64_t now_ns = convoy_now_ns();
-        if (status == CONVOY_OK || status == CONVOY_CANCELED || !client->may_retry || client->is_admitted) {
+        bool is_late = status == CONVOY_TIMED_OUT && now_ns >= bootstrap->wait.deadline_ns;
+        if (status == CONVOY_OK || status == CONVOY_CANCELED || client->is_admitted ||
+            (!client->may_retry && !is_late)) {
             return status;
         }
         if (status == CONVOY_STALE_EPOCH) { /* its port may soon be that of this life's listener */

@@ -1,0 +1,655 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/bootstrap_cast.h"
+
+#include "core/memory.h"
+#include "net/frame.h"
+#include "net/handshake.h"
+#include "net/message.h"
+
+#include <poll.h>
+
+/* -- a member by hand ------------------------------------------------------------------------------------------- */
+
+static int connect_plain(uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    uint64_t end_ns = convoy_now_ns() + CAST_TIMEOUT_NS;
+    for (;;) { /* the listener may not be there yet */
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) {
+            return fd;
+        }
+        (void)close(fd);
+        if (convoy_now_ns() > end_ns) {
+            fail_msg("nobody listens");
+        }
+        (void)sched_yield();
+    }
+}
+
+/* Connects as member 1 and is admitted; the caller holds the stream. */
+static void join_by_hand(const struct cast *cast, struct convoy_runtime *runtime, struct convoy_frame_stream *stream)
+{
+    struct convoy_hello hello;
+    struct convoy_hello theirs;
+    struct convoy_frame frame;
+    const struct convoy_wait wait = {.cancel_fd = -1, .deadline_ns = convoy_now_ns() + CAST_TIMEOUT_NS};
+    assert_int_equal(convoy_handshake_hello(runtime, &hello, NULL), CONVOY_OK);
+    hello.epoch = 7;
+    hello.has_group = true;
+    hello.group = (struct convoy_hello_group){.name = cast->name,
+                                              .name_length = (uint32_t)strlen(cast->name),
+                                              .member_ids = cast->ids,
+                                              .member_count = cast->count,
+                                              .own_index = 1,
+                                              .own_id = cast->ids[1],
+                                              .blob_bytes_max = 16384};
+    for (uint16_t type = 0; type != CONVOY_MESSAGE_HEARD;) {
+        *stream = (struct convoy_frame_stream){.fd = connect_plain(cast->port), .limit = 4096};
+        assert_int_equal(convoy_handshake_connect(runtime, stream->fd, &wait, &hello, &theirs, NULL), CONVOY_OK);
+        assert_int_equal(convoy_frame_wait_recv(stream, &wait, &frame), CONVOY_OK);
+        type = frame.type; /* "no such group" in the moment before its seat is taken */
+        convoy_memory_free(frame.body);
+        if (type != CONVOY_MESSAGE_HEARD) {
+            convoy_frame_close(stream);
+        }
+    }
+}
+
+/* Reads until a message of this type; its notice, if asked for. Other status: the stream ended. */
+static int32_t await_message(struct convoy_frame_stream *stream, uint16_t type, struct convoy_notice *notice_out)
+{
+    const struct convoy_wait wait = {.cancel_fd = -1, .deadline_ns = convoy_now_ns() + CAST_TIMEOUT_NS};
+    struct convoy_frame frame = {.type = 0};
+    int32_t status = CONVOY_OK;
+    while (status == CONVOY_OK && frame.type != type) {
+        status = convoy_frame_wait_recv(stream, &wait, &frame);
+        if (status == CONVOY_OK) {
+            bool is_wanted = frame.type == type && notice_out != NULL;
+            assert_true(!is_wanted || convoy_notice_decode(frame.body, frame.bytes, notice_out));
+            convoy_memory_free(frame.body);
+        }
+    }
+    return status;
+}
+
+/* -- members that do not belong ---------------------------------------------------------------------------------- */
+
+/* The listener is opening; `wrong` tries to be member 1 and is refused; then the right one comes, and all is well. */
+static void play_wrong_then_right(struct cast *cast, struct cast_member *wrong)
+{
+    cast_start(&cast->members[0]);
+    (void)cast_play(wrong);
+    cast_start(&cast->members[1]);
+    cast_join(&cast->members[0]);
+    cast_join(&cast->members[1]);
+    cast_assert_ok(cast);
+}
+
+static void test_bootstrap_wrong_secret_is_refused_and_the_group_forms(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    struct cast_member wrong = cast.members[1];
+    wrong.config.secret = "KEY";
+    play_wrong_then_right(&cast, &wrong);
+    cast_assert_failed(&wrong, CONVOY_UNAUTHENTICATED, "group tp", "secret");
+}
+
+/* pytorch/pytorch issues 55967, 114585, 119196: one that is a life behind is told both epochs at once. */
+static void test_bootstrap_earlier_epoch_is_refused_with_both_and_the_group_forms(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    struct cast_member wrong = cast.members[1];
+    wrong.options.epoch = 6;
+    play_wrong_then_right(&cast, &wrong);
+    cast_assert_failed(&wrong, CONVOY_STALE_EPOCH, "member 13 is at epoch 6", "member 3 at 7");
+}
+
+/* A member of a later life keeps trying, since the listener of its life may take the port soon. */
+static void test_bootstrap_later_epoch_waits_for_its_listener(void **state)
+{
+    (void)state;
+    struct cast cast;
+    struct cast later;
+    cast_init(&cast, 2, cast_free_port());
+    cast_init(&later, 2, cast.port);
+    later.members[0].options.epoch = later.members[1].options.epoch = 8;
+    cast_start(&cast.members[0]);
+    (void)close(connect_plain(cast.port)); /* the earlier life has the port */
+    cast_start(&later.members[1]);
+    cast_start(&later.members[0]);
+    cast_start(&cast.members[1]);
+    for (uint32_t i = 0; i < 4; i++) {
+        cast_join(i < 2 ? &cast.members[i] : &later.members[i - 2]);
+    }
+    cast_assert_ok(&cast);
+    cast_assert_ok(&later);
+}
+
+static void test_bootstrap_later_epoch_without_a_listener_ends_with_both(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    struct cast_member wrong = cast.members[1];
+    wrong.options.epoch = 8;
+    wrong.timeout_ns = 100 * CONVOY_NS_PER_MS;
+    play_wrong_then_right(&cast, &wrong);
+    cast_assert_failed(&wrong, CONVOY_STALE_EPOCH, "member 13 is at epoch 8", "member 3 at 7");
+}
+
+/* sgl-project/sglang issue 29725: own id that is not in the others' list is caught when connecting. */
+static void test_bootstrap_member_outside_the_list_is_refused_and_the_group_forms(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    struct cast_member wrong = cast.members[1];
+    const int32_t ids[2] = {3, 99};
+    wrong.options.member_ids = ids;
+    wrong.options.own_id = 99;
+    play_wrong_then_right(&cast, &wrong);
+    cast_assert_failed(&wrong, CONVOY_DIVERGED, "member 99 is not in the list", "member 3");
+}
+
+/* The first twin is admitted, the second refused, and the group forms with the first. */
+static void test_bootstrap_second_member_of_one_index_is_refused_and_the_group_forms(void **state)
+{
+    (void)state;
+    struct cast cast;
+    struct convoy_runtime *runtime;
+    struct convoy_frame_stream first;
+    cast_init(&cast, 3, cast_free_port());
+    for (uint32_t i = 0; i < 3; i++) {
+        cast.members[i].exchange_count = 0;
+    }
+    assert_int_equal(convoy_runtime_open(&cast.members[1].config, &runtime, NULL), CONVOY_OK);
+    cast_start(&cast.members[0]);
+    join_by_hand(&cast, runtime, &first);
+    (void)cast_play(&cast.members[1]);
+    cast_assert_failed(&cast.members[1], CONVOY_DIVERGED, "member 13 (index 1) is here already", "a second one");
+    cast_start(&cast.members[2]);
+    assert_int_equal(await_message(&first, CONVOY_MESSAGE_WELCOME, NULL), CONVOY_OK);
+    convoy_frame_close(&first);
+    cast_join(&cast.members[0]);
+    cast_join(&cast.members[2]);
+    assert_int_equal(cast.members[0].status, CONVOY_OK);
+    assert_int_equal(cast.members[2].status, CONVOY_OK);
+    convoy_runtime_destroy(runtime);
+}
+
+/* -- disagreements that keep the group from forming -------------------------------------------------------------- */
+
+struct disagreement {
+    const char *what;
+    int32_t status;
+    const char *parts[2];
+};
+
+/* Makes member 2 of 3 differ in row `which`. */
+static void disagree(struct cast_member *member, uint32_t which)
+{
+    static const int32_t other_order[3] = {13, 3, 23};
+    static const int32_t other_ids[4] = {3, 13, 23, 33};
+    switch (which) {
+    case 0: member->options.blob_bytes_max = 4096; break;
+    case 1: member->options.critical_flags = CONVOY_GROUP_DEGRADE; break;
+    case 2: member->options.listener_index = 1; break;
+    case 3: member->options.member_ids = other_order; break;
+    case 4: member->options.member_ids = other_ids; member->options.member_count = 4; break;
+    default: member->wire_min = 2; member->wire_max = 3; break;
+    }
+}
+
+/* sgl-project/sglang issue 29725 and others: every member learns who disagrees and in what, with both values. */
+static void test_bootstrap_disagreement_is_named_on_every_member(void **state)
+{
+    (void)state;
+    static const struct disagreement rows[] = {
+        {"blob bound", CONVOY_DIVERGED, {"member 23 has blob bound 4096", "member 3 has 16384"}},
+        {"policy", CONVOY_DIVERGED, {"member 23 has policy flags 1", "member 3 has 0"}},
+        {"listener", CONVOY_DIVERGED, {"member 23 has listener index 1", "member 3 has 0"}},
+        {"order", CONVOY_DIVERGED, {"member 23 lists member 13 at index 0", "member 3 lists member 3"}},
+        {"count", CONVOY_DIVERGED, {"member 23 lists 4 members", "member 3 lists 3"}},
+        {"wire", CONVOY_VERSION_MISMATCH, {"members 3 and 23", "1 to 1 meet 2 to 3"}},
+    };
+    for (uint32_t which = 0; which < sizeof rows / sizeof rows[0]; which++) {
+        struct cast cast;
+        cast_init(&cast, 3, cast_free_port());
+        disagree(&cast.members[2], which);
+        cast_run(&cast);
+        for (uint32_t i = 0; i < 3; i++) {
+            cast_assert_failed(&cast.members[i], rows[which].status, rows[which].parts[0], rows[which].parts[1]);
+            assert_int_equal(cast.members[i].error.rank, 23);
+        }
+    }
+}
+
+/* Members whose windows each meet the listener's, but not one another's. */
+static void test_bootstrap_wire_windows_must_meet_in_one_version(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 3, cast_free_port());
+    cast.members[0].wire_max = 2;
+    cast.members[1].wire_min = cast.members[1].wire_max = 1;
+    cast.members[2].wire_min = cast.members[2].wire_max = 2;
+    cast_run(&cast);
+    for (uint32_t i = 0; i < 3; i++) {
+        cast_assert_failed(&cast.members[i], CONVOY_VERSION_MISMATCH, "wire versions", "none is common");
+    }
+}
+
+/* -- strangers --------------------------------------------------------------------------------------------------- */
+
+/* true: the other side ended the connection. */
+static bool is_dropped(int fd)
+{
+    char bytes[4096];
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    while (poll(&poll_fd, 1, (int)(CAST_TIMEOUT_NS / CONVOY_NS_PER_MS)) == 1) {
+        if (recv(fd, bytes, sizeof bytes, 0) <= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Garbage, a web request, silence, half a hello, a hello with a huge length: each is dropped and counted while the
+ * group is opening, and then the group forms. */
+static void test_bootstrap_strangers_are_dropped_and_counted_and_the_group_forms(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t count;
+    } strangers[] = {
+        {"\x16\x03\x01", 3},
+        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27},
+        {"", 0},
+        {"\x89" "convoy\n\x40\0\0\0\1\0\1\0", 16},
+        {"\x89" "convoy\n\xff\xff\xff\xff\1\0\1\0"
+         "0123456789abcdef0123456789abcdef0123456789abcdef",
+         64},
+    };
+    enum { COUNT = sizeof strangers / sizeof strangers[0] };
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    cast_configure(&cast, "{\"hello_timeout_ms\": 100}");
+    struct convoy_runtime *runtime;
+    assert_int_equal(convoy_runtime_open(&cast.members[0].config, &runtime, NULL), CONVOY_OK);
+    cast.members[0].runtime = runtime;
+    cast_start(&cast.members[0]);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        int fd = connect_plain(cast.port);
+        assert_int_equal(send(fd, strangers[i].bytes, strangers[i].count, MSG_NOSIGNAL), strangers[i].count);
+        assert_true(is_dropped(fd));
+        (void)close(fd);
+    }
+    cast_start(&cast.members[1]);
+    cast_join(&cast.members[0]);
+    cast_join(&cast.members[1]);
+    cast_assert_ok(&cast);
+    assert_int_equal(runtime->stranger_count, COUNT);
+    convoy_runtime_destroy(runtime);
+}
+
+/* Hundreds of silent connections, more than the listener serves at once, hold a member up only for so long. */
+static void test_bootstrap_crowd_of_silent_connections_does_not_keep_the_group_from_forming(void **state)
+{
+    (void)state;
+    enum { CROWD = 300 };
+    static int fds[CROWD];
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    cast_configure(&cast, "{\"hello_timeout_ms\": 100}");
+    cast_start(&cast.members[0]);
+    for (uint32_t i = 0; i < CROWD; i++) {
+        fds[i] = connect_plain(cast.port);
+    }
+    cast_start(&cast.members[1]);
+    cast_join(&cast.members[0]);
+    cast_join(&cast.members[1]);
+    cast_assert_ok(&cast);
+    for (uint32_t i = 0; i < CROWD; i++) {
+        (void)close(fds[i]);
+    }
+}
+
+/* -- nobody, or somebody else, at the port ----------------------------------------------------------------------- */
+
+static void test_bootstrap_deadline_names_the_missing_on_every_member(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 4, cast_free_port());
+    for (uint32_t i = 0; i < 4; i += 2) {
+        cast.members[i].timeout_ns = 300 * CONVOY_NS_PER_MS;
+        cast_start(&cast.members[i]);
+    }
+    for (uint32_t i = 0; i < 4; i += 2) {
+        cast_join(&cast.members[i]);
+        cast_assert_failed(&cast.members[i], CONVOY_TIMED_OUT, "group tp: members 13, 33 were not heard", "");
+        assert_int_equal(cast.members[i].error.rank, 13);
+    }
+}
+
+static void test_bootstrap_deadline_also_tells_of_refusals(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    cast.members[0].timeout_ns = 500 * CONVOY_NS_PER_MS;
+    cast.members[1].options.epoch = 6;
+    cast_run(&cast);
+    cast_assert_failed(&cast.members[0], CONVOY_TIMED_OUT, "member 13 was not heard", "member 13 is at epoch 6");
+}
+
+static void test_bootstrap_without_a_listener_times_out_with_the_reason(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    cast.members[1].timeout_ns = 100 * CONVOY_NS_PER_MS;
+    (void)cast_play(&cast.members[1]);
+    cast_assert_failed(&cast.members[1], CONVOY_TIMED_OUT, "the listener, member 3", "Connection refused");
+}
+
+static int listen_plain(uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+static void test_bootstrap_port_of_another_program_is_a_system_error(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    int fd = listen_plain(cast.port);
+    cast.members[0].timeout_ns = 100 * CONVOY_NS_PER_MS;
+    (void)cast_play(&cast.members[0]);
+    (void)close(fd);
+    cast_assert_failed(&cast.members[0], CONVOY_SYSTEM, "cannot listen at 127.0.0.1", "Address already in use");
+    assert_int_equal(cast.members[0].error.sys_errno, EADDRINUSE);
+}
+
+/* What answers is another program: a member does not take it for its listener, and goes on trying. */
+static void test_bootstrap_other_program_at_the_port_is_not_the_listener(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    int fd = listen_plain(cast.port);
+    static const char answer[] = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nServer: other\r\n\r\n......";
+    cast_start(&cast.members[1]);
+    int client = accept(fd, NULL, NULL);
+    assert_int_equal(send(client, answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
+    assert_true(is_dropped(client));
+    (void)close(client);
+    (void)close(fd);
+    cast_start(&cast.members[0]);
+    cast_join(&cast.members[0]);
+    cast_join(&cast.members[1]);
+    cast_assert_ok(&cast);
+}
+
+static void test_bootstrap_bad_rendezvous_is_refused_before_any_socket(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    for (uint32_t i = 0; i < 2; i++) {
+        cast.members[i].options.rendezvous = "tcp://127.0.0.1";
+        cast.members[i].options.rendezvous_length = 15;
+        (void)cast_play(&cast.members[i]);
+        cast_assert_failed(&cast.members[i], CONVOY_INVALID_ARGUMENT, "tcp://127.0.0.1", "port");
+    }
+}
+
+/* -- leaving while the group opens ------------------------------------------------------------------------------- */
+
+enum leave { LEAVE_CLOSE, LEAVE_RESET, LEAVE_GARBAGE, LEAVE_HALF_FRAME };
+
+static void leave(struct convoy_frame_stream *stream, enum leave how)
+{
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    static const char garbage[16] = "not a frame here";
+    static const char half[9] = {8, 0, 0, 0, CONVOY_MESSAGE_FAILED, 0, 0, 0, 1};
+    switch (how) {
+    case LEAVE_CLOSE: break;
+    case LEAVE_RESET: assert_int_equal(setsockopt(stream->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset), 0); break;
+    case LEAVE_GARBAGE: assert_int_equal(send(stream->fd, garbage, sizeof garbage, 0), sizeof garbage); break;
+    case LEAVE_HALF_FRAME: assert_int_equal(send(stream->fd, half, sizeof half, 0), sizeof half); break;
+    }
+    if (how == LEAVE_GARBAGE) {
+        assert_true(is_dropped(stream->fd));
+    }
+    convoy_frame_close(stream);
+}
+
+/* A member that was admitted goes away before the others came: they all learn who. */
+static void test_bootstrap_member_that_dies_midway_is_named_on_all_others(void **state)
+{
+    (void)state;
+    static const int32_t statuses[] = {CONVOY_PEER_LOST, CONVOY_PEER_LOST, CONVOY_MALFORMED, CONVOY_PEER_LOST};
+    for (uint32_t how = LEAVE_CLOSE; how <= LEAVE_HALF_FRAME; how++) {
+        struct cast cast;
+        struct convoy_runtime *runtime;
+        struct convoy_frame_stream stream;
+        cast_init(&cast, 3, cast_free_port());
+        assert_int_equal(convoy_runtime_open(&cast.members[1].config, &runtime, NULL), CONVOY_OK);
+        cast_start(&cast.members[0]);
+        join_by_hand(&cast, runtime, &stream);
+        leave(&stream, (enum leave)how);
+        cast_start(&cast.members[2]);
+        for (uint32_t i = 0; i < 3; i += 2) {
+            cast_join(&cast.members[i]);
+            cast_assert_failed(&cast.members[i], statuses[how], "group tp: member 13", "");
+            assert_int_equal(cast.members[i].error.rank, 13);
+        }
+        convoy_runtime_destroy(runtime);
+    }
+}
+
+/* It is gone after opening: the exchange that the others are in fails. */
+static void test_bootstrap_member_that_leaves_before_an_exchange_is_named(void **state)
+{
+    (void)state;
+    for (uint32_t gone = 0; gone < 3; gone++) {
+        struct cast cast;
+        cast_init(&cast, 3, cast_free_port());
+        cast.members[gone].exchange_count = 1;
+        cast_run(&cast);
+        assert_int_equal(cast.members[gone].status, CONVOY_OK);
+        for (uint32_t i = 0; i < 3; i++) {
+            if (i != gone) {
+                assert_int_equal(cast.members[i].exchanged, 1);
+                cast_assert_failed(&cast.members[i], CONVOY_PEER_LOST, "went away", "");
+                assert_int_equal(cast.members[i].error.rank, cast.ids[gone]);
+            }
+        }
+    }
+}
+
+/* Thread: opens, then reports a failure instead of exchanging. */
+static void *play_failing(void *argument)
+{
+    struct cast_member *member = argument;
+    struct convoy_runtime *runtime;
+    struct convoy_bootstrap *bootstrap;
+    struct convoy_error cause = CONVOY_ERROR_INIT;
+    (void)convoy_error_set(&cause, CONVOY_INIT_FAILED, "the device is missing");
+    member->status = convoy_runtime_open(&member->config, &runtime, &member->error);
+    member->status = convoy_bootstrap_open(runtime, &member->options, convoy_now_ns() + CAST_TIMEOUT_NS, &bootstrap,
+                                           &member->agreement, &member->error);
+    if (member->status == CONVOY_OK) {
+        convoy_bootstrap_fail(bootstrap, &cause);
+        convoy_bootstrap_close(bootstrap);
+    }
+    convoy_runtime_destroy(runtime);
+    return NULL;
+}
+
+static void test_bootstrap_reported_failure_reaches_all_others_with_status_id_and_text(void **state)
+{
+    (void)state;
+    for (uint32_t failing = 0; failing < 3; failing++) {
+        struct cast cast;
+        char who[32];
+        cast_init(&cast, 3, cast_free_port());
+        (void)snprintf(who, sizeof who, "member %d: ", cast.ids[failing]);
+        for (uint32_t i = 0; i < 3; i++) {
+            void *(*play)(void *) = i == failing ? play_failing : cast_play;
+            assert_int_equal(pthread_create(&cast.members[i].thread, NULL, play, &cast.members[i]), 0);
+        }
+        for (uint32_t i = 0; i < 3; i++) {
+            cast_join(&cast.members[i]);
+            if (i != failing) {
+                cast_assert_failed(&cast.members[i], CONVOY_INIT_FAILED, who, "the device is missing");
+                assert_int_equal(cast.members[i].error.rank, cast.ids[failing]);
+            }
+        }
+    }
+}
+
+struct cancelable {
+    struct convoy_bootstrap *bootstrap;
+    struct convoy_error error;
+    int32_t status;
+    pthread_t thread;
+};
+
+static void *connect_cancelable(void *argument)
+{
+    struct cancelable *cancelable = argument;
+    struct convoy_agreement agreement;
+    cancelable->status = convoy_bootstrap_connect(cancelable->bootstrap, &agreement, &cancelable->error);
+    return NULL;
+}
+
+/* Listener and connecting member alike stop within moments when another thread cancels them. */
+static void test_bootstrap_cancel_from_another_thread_ends_the_wait(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct cast cast;
+        struct convoy_runtime *runtime;
+        struct cancelable cancelable = {.error = CONVOY_ERROR_INIT};
+        cast_init(&cast, 2, cast_free_port());
+        assert_int_equal(convoy_runtime_open(&cast.members[i].config, &runtime, NULL), CONVOY_OK);
+        assert_int_equal(convoy_bootstrap_create(runtime, &cast.members[i].options, CONVOY_DEADLINE_NEVER,
+                                                 &cancelable.bootstrap, NULL),
+                         CONVOY_OK);
+        assert_int_equal(pthread_create(&cancelable.thread, NULL, connect_cancelable, &cancelable), 0);
+        if (i == 0) {
+            (void)close(connect_plain(cast.port)); /* it is listening now */
+        }
+        convoy_bootstrap_cancel(cancelable.bootstrap);
+        assert_int_equal(pthread_join(cancelable.thread, NULL), 0);
+        assert_int_equal(cancelable.status, CONVOY_CANCELED);
+        assert_non_null(strstr(cancelable.error.text, "group tp: opening was canceled"));
+        convoy_bootstrap_close(cancelable.bootstrap);
+        convoy_runtime_destroy(runtime);
+    }
+}
+
+/* One cancels after the others came: they learn who left. */
+static void test_bootstrap_canceled_member_is_named_on_the_others(void **state)
+{
+    (void)state;
+    struct cast cast;
+    struct convoy_runtime *runtime;
+    struct cancelable cancelable = {.error = CONVOY_ERROR_INIT};
+    cast_init(&cast, 3, cast_free_port());
+    assert_int_equal(convoy_runtime_open(&cast.members[0].config, &runtime, NULL), CONVOY_OK);
+    assert_int_equal(convoy_bootstrap_create(runtime, &cast.members[0].options, CONVOY_DEADLINE_NEVER,
+                                             &cancelable.bootstrap, NULL),
+                     CONVOY_OK);
+    assert_int_equal(pthread_create(&cancelable.thread, NULL, connect_cancelable, &cancelable), 0);
+    struct convoy_frame_stream stream;
+    join_by_hand(&cast, runtime, &stream);
+    convoy_bootstrap_cancel(cancelable.bootstrap);
+    struct convoy_notice notice = {.status = 0};
+    assert_int_equal(await_message(&stream, CONVOY_MESSAGE_FAILED, &notice), CONVOY_OK);
+    convoy_frame_close(&stream);
+    assert_int_equal(pthread_join(cancelable.thread, NULL), 0);
+    assert_int_equal(notice.status, CONVOY_PEER_LOST);
+    assert_string_equal(notice.text, "member 3 canceled the opening");
+    convoy_bootstrap_close(cancelable.bootstrap);
+    convoy_runtime_destroy(runtime);
+}
+
+static void test_bootstrap_same_group_twice_in_one_context_is_busy(void **state)
+{
+    (void)state;
+    struct cast cast;
+    struct convoy_runtime *runtime;
+    cast_init(&cast, 2, cast_free_port());
+    assert_int_equal(convoy_runtime_open(&cast.members[0].config, &runtime, NULL), CONVOY_OK);
+    cast.members[0].runtime = runtime;
+    struct cast_member second = cast.members[0];
+    cast_start(&cast.members[0]);
+    (void)close(connect_plain(cast.port));
+    (void)cast_play(&second);
+    cast_assert_failed(&second, CONVOY_BUSY, "group tp", "already opening");
+    cast_start(&cast.members[1]);
+    cast_join(&cast.members[0]);
+    cast_join(&cast.members[1]);
+    cast_assert_ok(&cast);
+    convoy_runtime_destroy(runtime);
+}
+
+static int count_before(void **state)
+{
+    static uint32_t before;
+    before = cast_count_resources();
+    *state = &before;
+    return 0;
+}
+
+/* Whatever was refused, no descriptor and no thread stays. */
+static int count_after(void **state)
+{
+    return cast_count_resources() == *(uint32_t *)*state ? 0 : -1;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, count_before, count_after)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(test_bootstrap_wrong_secret_is_refused_and_the_group_forms),
+        CASE(test_bootstrap_earlier_epoch_is_refused_with_both_and_the_group_forms),
+        CASE(test_bootstrap_later_epoch_waits_for_its_listener),
+        CASE(test_bootstrap_later_epoch_without_a_listener_ends_with_both),
+        CASE(test_bootstrap_member_outside_the_list_is_refused_and_the_group_forms),
+        CASE(test_bootstrap_second_member_of_one_index_is_refused_and_the_group_forms),
+        CASE(test_bootstrap_disagreement_is_named_on_every_member),
+        CASE(test_bootstrap_wire_windows_must_meet_in_one_version),
+        CASE(test_bootstrap_strangers_are_dropped_and_counted_and_the_group_forms),
+        CASE(test_bootstrap_crowd_of_silent_connections_does_not_keep_the_group_from_forming),
+        CASE(test_bootstrap_deadline_names_the_missing_on_every_member),
+        CASE(test_bootstrap_deadline_also_tells_of_refusals),
+        CASE(test_bootstrap_without_a_listener_times_out_with_the_reason),
+        CASE(test_bootstrap_port_of_another_program_is_a_system_error),
+        CASE(test_bootstrap_other_program_at_the_port_is_not_the_listener),
+        CASE(test_bootstrap_bad_rendezvous_is_refused_before_any_socket),
+        CASE(test_bootstrap_member_that_dies_midway_is_named_on_all_others),
+        CASE(test_bootstrap_member_that_leaves_before_an_exchange_is_named),
+        CASE(test_bootstrap_reported_failure_reaches_all_others_with_status_id_and_text),
+        CASE(test_bootstrap_cancel_from_another_thread_ends_the_wait),
+        CASE(test_bootstrap_canceled_member_is_named_on_the_others),
+        CASE(test_bootstrap_same_group_twice_in_one_context_is_busy),
+    };
+    return cmocka_run_group_tests_name("bootstrap_refusal", tests, NULL, NULL);
+}
