@@ -27,9 +27,9 @@ POLL_ENGINE_SOURCES := contribute poll two_level
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema sync
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
-CLI_SOURCES := board crew histogram host inspect main options perf perf_call perf_rank place plan progress rank \
-               replay report run run_check run_fault run_log scheduler trace two_hosts version
-REFERENCE_SOURCES := check log main table
+CLI_SOURCES := board crew histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank \
+               replay report run run_check run_fault run_log run_options scheduler trace two_hosts version
+REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := histogram options plan reference run_fault run_log scheduler trace
 
 UNIT_TESTS := bootstrap bootstrap_refusal call_log deliver derive elf_file fd_channel gather grid host host_map inspect intake latency link liveness loader local mask negotiate padding placement query ranks row runtime schema settings shared_file sized stall stats status sync_rounds ucx ucx_guard ucx_resources

@@ -5,8 +5,7 @@
 
 struct convoy_board *convoy_board_create(uint32_t rank_count)
 {
-    struct convoy_board *board =
-        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct convoy_board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED) {
         return NULL;
     }

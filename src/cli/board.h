@@ -8,7 +8,7 @@
 #define CONVOY_CLI_BOARD_H
 
 #include "cli/histogram.h"
-#include "cli/host.h"
+#include "cli/plain_host.h"
 #include "cli/shape.h"
 
 #include <stdatomic.h>
@@ -50,8 +50,8 @@ struct convoy_board_rank {
     uint32_t outcome;
     bool is_log_full;
     uint64_t wall_ns; /* from the first step to the last */
-    char release[CONVOY_HOST_TEXT_BYTES];
-    char build_id[CONVOY_HOST_TEXT_BYTES];
+    char release[CONVOY_PLAIN_HOST_TEXT_BYTES];
+    char build_id[CONVOY_PLAIN_HOST_TEXT_BYTES];
     struct convoy_histogram gather;
     struct convoy_histogram reduce;
     struct convoy_board_failure failure;

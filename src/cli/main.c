@@ -31,7 +31,8 @@ static void main_help(FILE *out)
             (void)fprintf(out, "  %-10s %s\n", main_commands[i].name, main_commands[i].help);
         }
     }
-    (void)fprintf(out, "  %-10s %s\n\n", "help", "this text; \"convoy help COMMAND\" or \"convoy COMMAND --help\" for one");
+    (void)fprintf(out, "  %-10s %s\n\n", "help",
+                  "this text; \"convoy help COMMAND\" or \"convoy COMMAND --help\" for one");
     (void)fprintf(out, "Errors go to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 

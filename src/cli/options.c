@@ -79,8 +79,8 @@ static int32_t options_take(struct convoy_command_line *line, char **argv, int *
     size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
     const struct convoy_option *option = options_find(line, name, length);
     if (option == NULL) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "unknown option --%.*s", (int)(length < 60 ? length : 60),
-                                name);
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "unknown option --%.*s",
+                                (int)(length < 60 ? length : 60), name);
     }
     if (option->kind == CONVOY_OPTION_FLAG && equals != NULL) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "--%s takes no value", option->name);

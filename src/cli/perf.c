@@ -33,9 +33,10 @@ struct perf {
 
 static void perf_help(const struct convoy_option *table)
 {
-    (void)printf("usage: convoy perf poll|sync [options]\n\n"
-                 "Starts processes that each load the plugin, lets them make the same call again and again, and prints\n"
-                 "median and 99th percentile of the call on rank 0, and the step period (whole time by rounds).\n\n");
+    (void)printf(
+        "usage: convoy perf poll|sync [options]\n\n"
+        "Starts processes that each load the plugin, lets them make the same call again and again, and\n"
+        "prints median and 99th percentile of the call on rank 0, and the step period (whole time by rounds).\n\n");
     convoy_options_help(stdout, table, PERF_OPTIONS);
 }
 
@@ -90,7 +91,9 @@ static void perf_words_of(const struct perf *perf, uint32_t rank, const char *pr
     const struct {
         bool is_set;
         const char *word;
-    } flags[] = {{load->is_keyed, "--keyed"}, {load->is_fresh, "--fresh"}, {load->is_paced, "--paced"},
+    } flags[] = {{load->is_keyed, "--keyed"},
+                 {load->is_fresh, "--fresh"},
+                 {load->is_paced, "--paced"},
                  {load->is_pinned, "--pin"}};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         if (flags[i].is_set) {
@@ -172,13 +175,14 @@ static int32_t perf_collect(const struct perf *perf, struct convoy_perf_answer *
 static void perf_print_json(const struct perf *perf, const struct convoy_perf_answer *answer)
 {
     const struct convoy_perf_load *load = &perf->load;
-    json_t *report = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:I, s:{s:I, s:I, s:I}, s:I, s:{s:s, s:s}}", "what",
-        load->is_sync ? "sync" : "poll", "ranks", (json_int_t)load->ranks, "hosts", (json_int_t)perf->hosts, "n",
-        (json_int_t)(load->is_sync ? 8 : load->entries), "lists", (json_int_t)load->lists, "keyed", load->is_keyed, "fresh",
-        load->is_fresh, "paced", load->is_paced, "pinned", load->is_pinned, "rounds", (json_int_t)answer->rounds, "call_ns",
-        "median", (json_int_t)answer->median_ns, "p99", (json_int_t)answer->p99_ns, "max", (json_int_t)answer->max_ns,
-        "step_ns", (json_int_t)answer->step_ns, "plugin", "release", answer->release, "build_id", answer->build_id);
+    json_t *report =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:I, s:{s:I, s:I, s:I}, s:I, s:{s:s, s:s}}", "what",
+                  load->is_sync ? "sync" : "poll", "ranks", (json_int_t)load->ranks, "hosts", (json_int_t)perf->hosts,
+                  "n", (json_int_t)(load->is_sync ? 8 : load->entries), "lists", (json_int_t)load->lists, "keyed",
+                  load->is_keyed, "fresh", load->is_fresh, "paced", load->is_paced, "pinned", load->is_pinned, "rounds",
+                  (json_int_t)answer->rounds, "call_ns", "median", (json_int_t)answer->median_ns, "p99",
+                  (json_int_t)answer->p99_ns, "max", (json_int_t)answer->max_ns, "step_ns", (json_int_t)answer->step_ns,
+                  "plugin", "release", answer->release, "build_id", answer->build_id);
     if (report != NULL) {
         (void)json_dumpf(report, stdout, JSON_INDENT(1));
         (void)fputc('\n', stdout);
@@ -197,8 +201,8 @@ static void perf_print(const struct perf *perf, const struct convoy_perf_answer 
                        load->lists == 1 ? "" : "s", load->entries, load->is_keyed ? ", keyed" : "",
                        load->is_fresh ? " in fresh order" : "");
     }
-    (void)printf("%s: %" PRIu64 " ranks on %" PRIu64 " host%s%s%s, %" PRIu64 " rounds\n", what, load->ranks, perf->hosts,
-                 perf->hosts == 1 ? "" : "s", load->is_paced ? ", paced" : ", back to back",
+    (void)printf("%s: %" PRIu64 " ranks on %" PRIu64 " host%s%s%s, %" PRIu64 " rounds\n", what, load->ranks,
+                 perf->hosts, perf->hosts == 1 ? "" : "s", load->is_paced ? ", paced" : ", back to back",
                  load->is_pinned ? ", pinned" : "", answer->rounds);
     (void)printf("  call on rank 0   median %.3f us   p99 %.3f us   max %.3f us\n", (double)answer->median_ns / 1e3,
                  (double)answer->p99_ns / 1e3, (double)answer->max_ns / 1e3);

@@ -20,11 +20,13 @@ static void perf_call_lists(struct convoy_perf_call *call)
             .flags = load->is_keyed ? CONVOY_POLL_KEYED : 0,
             .keys = load->is_keyed ? call->keys : NULL,
         };
-        call->list_results[i] = (struct convoy_poll_list_result){
-            .states = call->states + (load->lists + i) * entries, .states_capacity = entries};
+        call->list_results[i] = (struct convoy_poll_list_result){.states = call->states + (load->lists + i) * entries,
+                                                                 .states_capacity = entries};
     }
-    call->poll = (struct convoy_poll_call){.struct_size = sizeof call->poll, .lists = call->lists,
-                                           .list_stride = sizeof call->lists[0], .list_count = load->lists};
+    call->poll = (struct convoy_poll_call){.struct_size = sizeof call->poll,
+                                           .lists = call->lists,
+                                           .list_stride = sizeof call->lists[0],
+                                           .list_count = load->lists};
     call->poll_result = (struct convoy_poll_result){.struct_size = sizeof call->poll_result,
                                                     .lists = call->list_results,
                                                     .list_stride = sizeof call->list_results[0],
@@ -38,7 +40,8 @@ static void perf_call_row(struct convoy_perf_call *call)
         call->row[i] = row[i];
     }
     call->sync = (struct convoy_sync_call){.struct_size = sizeof call->sync, .row = call->row};
-    call->sync_result = (struct convoy_sync_result){.struct_size = sizeof call->sync_result, .table = call->table,
+    call->sync_result = (struct convoy_sync_result){.struct_size = sizeof call->sync_result,
+                                                    .table = call->table,
                                                     .table_capacity = call->load->ranks * PERF_COLUMNS};
 }
 
@@ -50,7 +53,7 @@ static int32_t perf_call_open(struct convoy_perf_call *call, const struct convoy
     for (int32_t i = 0; i < 64; i++) {
         members[i] = i;
     }
-    struct convoy_host_group group = {
+    struct convoy_plain_group group = {
         .name = "perf",
         .member_ids = members,
         .member_count = (uint32_t)call->load->ranks,
@@ -61,10 +64,10 @@ static int32_t perf_call_open(struct convoy_perf_call *call, const struct convoy
         .blob_bytes_max = blob_bytes > 16384 ? (uint32_t)blob_bytes : 0,
         .open_timeout_ns = 30 * CONVOY_NS_PER_S,
     };
-    return convoy_host_group_open(call->host, &group, &call->group, error);
+    return convoy_plain_host_group_open(call->host, &group, &call->group, error);
 }
 
-int32_t convoy_perf_call_create(struct convoy_host *host, const struct convoy_perf_load *load,
+int32_t convoy_perf_call_create(struct convoy_plain_host *host, const struct convoy_perf_load *load,
                                 const struct convoy_perf_place *place, struct convoy_perf_call **call_out,
                                 struct convoy_error *error)
 {

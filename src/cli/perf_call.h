@@ -6,7 +6,7 @@
 #include "cli/perf_rank.h"
 
 struct convoy_perf_call {
-    struct convoy_host *host;            /* borrows */
+    struct convoy_plain_host *host;      /* borrows */
     const struct convoy_perf_load *load; /* borrows */
     uint32_t rank;
     convoy_group *group;
@@ -23,7 +23,7 @@ struct convoy_perf_call {
 };
 
 /* Opens the group, which waits for the other ranks. call_out: gives (convoy_perf_call_destroy) */
-int32_t convoy_perf_call_create(struct convoy_host *host, const struct convoy_perf_load *load,
+int32_t convoy_perf_call_create(struct convoy_plain_host *host, const struct convoy_perf_load *load,
                                 const struct convoy_perf_place *place, struct convoy_perf_call **call_out,
                                 struct convoy_error *error);
 void convoy_perf_call_destroy(struct convoy_perf_call *call);

@@ -17,7 +17,8 @@ void convoy_perf_load_options(struct convoy_perf_load *load, struct convoy_optio
 {
     const struct convoy_option rows[CONVOY_PERF_LOAD_OPTIONS] = {
         {"ranks", CONVOY_OPTION_NUMBER, &load->ranks, 1, 64, "N", "processes (default 2)"},
-        {"n", CONVOY_OPTION_NUMBER, &load->entries, 0, CONVOY_PERF_ENTRIES_MAX, "N", "entries of each list (default 64)"},
+        {"n", CONVOY_OPTION_NUMBER, &load->entries, 0, CONVOY_PERF_ENTRIES_MAX, "N",
+         "entries of each list (default 64)"},
         {"lists", CONVOY_OPTION_NUMBER, &load->lists, 1, CONVOY_POLL_LISTS_MAX, "N", "lists in one round (default 1)"},
         {"rounds", CONVOY_OPTION_NUMBER, &load->rounds, 1, 100000000, "N",
          "measured rounds (default 20000, paced 2000)"},
@@ -36,13 +37,15 @@ int32_t convoy_perf_load_check(struct convoy_perf_load *load, const struct convo
     const char *what = line->operand_count == 1 ? line->operands[0] : "";
     load->is_sync = strcmp(what, "sync") == 0;
     if (!load->is_sync && strcmp(what, "poll") != 0) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "what to measure is \"%.60s\": must be poll or sync", what);
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "what to measure is \"%.60s\": must be poll or sync",
+                                what);
     }
     if (load->is_fresh && !load->is_keyed) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "--fresh needs --keyed");
     }
     if (load->is_sync && (load->is_keyed || load->lists != 1)) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "--keyed and --lists are for poll: a sync round has one row");
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "--keyed and --lists are for poll: a sync round has one row");
     }
     if (load->rounds == 0) {
         load->rounds = load->is_paced ? 2000 : 20000;
@@ -131,9 +134,9 @@ static int32_t perf_measure(struct convoy_perf_call *call, uint64_t rank, struct
 static int32_t perf_run(const struct convoy_perf_load *load, const struct convoy_perf_place *place,
                         struct convoy_perf_answer *answer, struct convoy_error *error)
 {
-    struct convoy_host host;
+    struct convoy_plain_host host;
     struct convoy_perf_call *call = NULL;
-    int32_t status = convoy_host_open(&host, load->plugin, error);
+    int32_t status = convoy_plain_host_open(&host, load->plugin, error);
     if (status == CONVOY_OK) {
         memcpy(answer->release, host.release, sizeof answer->release);
         memcpy(answer->build_id, host.build_id, sizeof answer->build_id);
@@ -143,7 +146,7 @@ static int32_t perf_run(const struct convoy_perf_load *load, const struct convoy
         status = perf_measure(call, place->rank, answer, error);
     }
     convoy_perf_call_destroy(call);
-    convoy_host_close(&host, 0);
+    convoy_plain_host_close(&host, 0);
     return status;
 }
 
@@ -159,8 +162,8 @@ int convoy_cli_perf_rank(int argc, char **argv)
         {"result-fd", CONVOY_OPTION_NUMBER, &result_fd, 0, 1023, "N", "where to write the answer"},
     };
     const char *operands[1];
-    struct convoy_command_line line = {.options = table, .option_count = CONVOY_PERF_LOAD_OPTIONS + 4,
-                                       .operands = operands, .operand_max = 1};
+    struct convoy_command_line line = {
+        .options = table, .option_count = CONVOY_PERF_LOAD_OPTIONS + 4, .operands = operands, .operand_max = 1};
     struct convoy_error error = CONVOY_ERROR_INIT;
     convoy_perf_load_options(&load, table);
     int32_t status = convoy_options_parse(&line, argc, argv, &error);

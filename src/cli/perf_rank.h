@@ -7,7 +7,7 @@
 #ifndef CONVOY_CLI_PERF_RANK_H
 #define CONVOY_CLI_PERF_RANK_H
 
-#include "cli/host.h"
+#include "cli/plain_host.h"
 #include "cli/options.h"
 
 #define CONVOY_PERF_ENTRIES_MAX 4096u
@@ -54,8 +54,8 @@ struct convoy_perf_answer {
     uint64_t step_ns; /* whole time by rounds, pauses included */
     uint64_t rounds;
     char text[CONVOY_ERROR_TEXT_BYTES];
-    char release[CONVOY_HOST_TEXT_BYTES];
-    char build_id[CONVOY_HOST_TEXT_BYTES];
+    char release[CONVOY_PLAIN_HOST_TEXT_BYTES];
+    char build_id[CONVOY_PLAIN_HOST_TEXT_BYTES];
 };
 
 int convoy_cli_perf_rank(int argc, char **argv);

@@ -70,7 +70,8 @@ static void progress_print(struct convoy_progress *progress, uint64_t now_ns, co
     } else {
         progress_line(progress, now_ns, line, sizeof line);
     }
-    (void)fprintf(progress->out, "%s%s%s", progress->is_terminal ? "\r" : "", line, progress->is_terminal ? "\033[K" : "");
+    (void)fprintf(progress->out, "%s%s%s", progress->is_terminal ? "\r" : "", line,
+                  progress->is_terminal ? "\033[K" : "");
     (void)fputs(line_end, progress->out);
     (void)fflush(progress->out);
 }

@@ -13,8 +13,8 @@ struct convoy_progress {
     bool is_terminal;
     uint64_t started_ns;
     uint64_t shown_ns;
-    const struct convoy_board *board;   /* borrows */
-    const struct convoy_trace *trace;   /* borrows */
+    const struct convoy_board *board; /* borrows */
+    const struct convoy_trace *trace; /* borrows */
     struct convoy_shape shape;
 };
 

@@ -34,7 +34,7 @@ static int32_t rank_open_group(struct convoy_rank *rank, const struct rank_group
     for (uint32_t i = 0; i < group->count; i++) {
         members[i] = (int32_t)(group->first + i * group->stride);
     }
-    struct convoy_host_group options = {
+    struct convoy_plain_group options = {
         .name = group->name,
         .member_ids = members,
         .member_count = group->count,
@@ -45,7 +45,7 @@ static int32_t rank_open_group(struct convoy_rank *rank, const struct rank_group
         .timeout_ns = rank->setup->timeout_ns,
         .open_timeout_ns = 30 * CONVOY_NS_PER_S,
     };
-    return convoy_host_group_open(&rank->host, &options, group_out, &rank->error);
+    return convoy_plain_host_group_open(&rank->host, &options, group_out, &rank->error);
 }
 
 static int32_t rank_open_groups(struct convoy_rank *rank)
@@ -80,8 +80,8 @@ static int32_t rank_open_groups(struct convoy_rank *rank)
 
 int32_t convoy_rank_init(struct convoy_rank *rank, const struct convoy_rank_setup *setup, uint32_t index)
 {
-    *rank = (struct convoy_rank){.setup = setup, .rank = index, .board = &setup->board->ranks[index],
-                                 .error = CONVOY_ERROR_INIT};
+    *rank = (struct convoy_rank){
+        .setup = setup, .rank = index, .board = &setup->board->ranks[index], .error = CONVOY_ERROR_INIT};
     struct convoy_run_log_header header = {
         .shape = setup->shape, .rank = index, .request_count = setup->trace->count, .seed = setup->seed};
     char path[4096];
@@ -91,7 +91,7 @@ int32_t convoy_rank_init(struct convoy_rank *rank, const struct convoy_rank_setu
     }
     int32_t status = convoy_run_log_open(&rank->log, path, setup->log_limit_bytes, &header, &rank->error);
     if (status == CONVOY_OK) {
-        status = convoy_host_open(&rank->host, setup->plugin, &rank->error);
+        status = convoy_plain_host_open(&rank->host, setup->plugin, &rank->error);
         memcpy(rank->board->release, rank->host.release, sizeof rank->board->release);
         memcpy(rank->board->build_id, rank->host.build_id, sizeof rank->board->build_id);
     }
@@ -112,7 +112,7 @@ void convoy_rank_fini(struct convoy_rank *rank)
     rank_close_group(rank, &rank->cp);
     rank_close_group(rank, &rank->tp);
     rank_close_group(rank, &rank->world);
-    convoy_host_close(&rank->host, RANK_CLOSE_TIMEOUT_NS);
+    convoy_plain_host_close(&rank->host, RANK_CLOSE_TIMEOUT_NS);
     convoy_run_log_close(&rank->log);
 }
 
@@ -239,14 +239,20 @@ static uint64_t rank_digest(const uint64_t *ids, uint32_t count)
 
 int32_t convoy_rank_reduce(struct convoy_rank *rank, uint64_t step, uint32_t count)
 {
-    struct convoy_poll_list list = {
-        .name = "decode", .name_length = 6, .count = count, .states = rank->states, .state_bytes = 1,
-        .digest = rank_digest(rank->ids, count)};
+    struct convoy_poll_list list = {.name = "decode",
+                                    .name_length = 6,
+                                    .count = count,
+                                    .states = rank->states,
+                                    .state_bytes = 1,
+                                    .digest = rank_digest(rank->ids, count)};
     struct convoy_poll_call call = {
         .struct_size = sizeof call, .lists = &list, .list_stride = sizeof list, .list_count = 1, .tag = step + 1};
     struct convoy_poll_list_result agreed = {.states = rank->agreed, .states_capacity = CONVOY_SCHEDULER_QUEUE_MAX};
-    struct convoy_poll_result result = {.struct_size = sizeof result, .lists = &agreed, .list_stride = sizeof agreed,
-                                        .list_capacity = 1, .report = rank_report(rank)};
+    struct convoy_poll_result result = {.struct_size = sizeof result,
+                                        .lists = &agreed,
+                                        .list_stride = sizeof agreed,
+                                        .list_capacity = 1,
+                                        .report = rank_report(rank)};
     const struct convoy_poll_table *poll = rank->host.poll;
     convoy_operation operation = 0;
     memset(rank->agreed, 0xa5, sizeof rank->agreed);
@@ -270,10 +276,8 @@ int32_t convoy_rank_reduce(struct convoy_rank *rank, uint64_t step, uint32_t cou
 static void rank_wait_for_others(const struct convoy_rank *rank)
 {
     uint64_t deadline_ns = convoy_deadline_after(convoy_now_ns(), rank->setup->timeout_ns);
-    uint32_t absent = rank->setup->fault.kind == CONVOY_RUN_FAULT_KILL ||
-                              rank->setup->fault.kind == CONVOY_RUN_FAULT_STALL
-                          ? 1
-                          : 0;
+    uint32_t absent =
+        rank->setup->fault.kind == CONVOY_RUN_FAULT_KILL || rank->setup->fault.kind == CONVOY_RUN_FAULT_STALL ? 1 : 0;
     const struct convoy_board *board = rank->setup->board;
     while (convoy_board_count(board, CONVOY_BOARD_DECIDED) + absent < board->rank_count &&
            convoy_now_ns() < deadline_ns) {

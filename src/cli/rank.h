@@ -37,7 +37,7 @@ struct convoy_rank {
     const struct convoy_rank_setup *setup;
     uint32_t rank;
     struct convoy_board_rank *board; /* this rank's part */
-    struct convoy_host host;
+    struct convoy_plain_host host;
     convoy_group *world;
     convoy_group *tp;
     convoy_group *cp;

@@ -19,8 +19,9 @@ static const char *report_word(const char *const *words, size_t count, uint32_t 
 static const char *report_condition(uint32_t condition)
 {
     static const char *const words[] = {
-        [CONVOY_MEMBER_HEARD] = "heard",       [CONVOY_MEMBER_MISSING] = "not heard", [CONVOY_MEMBER_LOST] = "lost",
-        [CONVOY_MEMBER_CLOSED] = "closed",     [CONVOY_MEMBER_DIVERGED] = "diverged", [CONVOY_MEMBER_ERROR] = "error",
+        [CONVOY_MEMBER_HEARD] = "heard",       [CONVOY_MEMBER_MISSING] = "not heard",
+        [CONVOY_MEMBER_LOST] = "lost",         [CONVOY_MEMBER_CLOSED] = "closed",
+        [CONVOY_MEMBER_DIVERGED] = "diverged", [CONVOY_MEMBER_ERROR] = "error",
         [CONVOY_MEMBER_UNKNOWN] = "unknown",   [CONVOY_MEMBER_ABANDONED] = "abandoned the round",
     };
     return report_word(words, COUNT(words), condition);
@@ -81,10 +82,11 @@ static void report_rank(FILE *out, const struct convoy_run_report *report, uint3
     const struct convoy_board_rank *board = &report->board->ranks[rank];
     char ending[64];
     report_ending(report, rank, ending, sizeof ending);
-    (void)fprintf(out, "%4" PRIu32 " %3" PRIu32 " %3" PRIu32 " %3" PRIu32 " %9" PRIu64 " %9" PRIu64 " %8" PRIu64
-                  " %8" PRIu64, rank, convoy_shape_dp_of(&report->shape, rank), convoy_shape_tp_of(&report->shape, rank),
-                  convoy_shape_cp_of(&report->shape, rank), atomic_load(&board->steps), atomic_load(&board->rounds),
-                  atomic_load(&board->committed), atomic_load(&board->dropped));
+    (void)fprintf(
+        out, "%4" PRIu32 " %3" PRIu32 " %3" PRIu32 " %3" PRIu32 " %9" PRIu64 " %9" PRIu64 " %8" PRIu64 " %8" PRIu64,
+        rank, convoy_shape_dp_of(&report->shape, rank), convoy_shape_tp_of(&report->shape, rank),
+        convoy_shape_cp_of(&report->shape, rank), atomic_load(&board->steps), atomic_load(&board->rounds),
+        atomic_load(&board->committed), atomic_load(&board->dropped));
     report_latency(out, &board->gather);
     report_latency(out, &board->reduce);
     (void)fprintf(out, "  %s\n", ending);
@@ -117,8 +119,8 @@ static void report_totals(FILE *out, const struct convoy_run_report *report)
 
 void convoy_report_table(FILE *out, const struct convoy_run_report *report)
 {
-    (void)fprintf(out, "\n%4s %3s %3s %3s %9s %9s %8s %8s  %27s  %27s\n", "", "", "", "", "", "", "", "",
-                  "gather, us", "poll reduce (2 levels), us");
+    (void)fprintf(out, "\n%4s %3s %3s %3s %9s %9s %8s %8s  %27s  %27s\n", "", "", "", "", "", "", "", "", "gather, us",
+                  "poll reduce (2 levels), us");
     (void)fprintf(out, "%4s %3s %3s %3s %9s %9s %8s %8s  %8s %8s %9s  %8s %8s %9s  %s\n", "rank", "dp", "tp", "cp",
                   "steps", "rounds", "commits", "dropped", "p50", "p99", "max", "p50", "p99", "max", "ended");
     for (uint32_t i = 0; i < report->board->rank_count; i++) {
@@ -146,10 +148,10 @@ static void report_member(FILE *out, const struct convoy_member_report *member)
     static const char *const operations[] = {"nothing", "poll", "keyed poll", "sync"};
     char age[48];
     report_age(age, sizeof age, member->age_ns);
-    (void)fprintf(out, "        rank %" PRId32 ": %s%s; last round %" PRIu64 " (%s, tag %" PRIu64 ", epoch %" PRIu64
-                  "), %s", member->rank, report_condition(member->condition), report_notice(member->noticed_by),
-                  member->round, report_word(operations, COUNT(operations), member->operation), member->tag,
-                  member->epoch, age);
+    (void)fprintf(out,
+                  "        rank %" PRId32 ": %s%s; last round %" PRIu64 " (%s, tag %" PRIu64 ", epoch %" PRIu64 "), %s",
+                  member->rank, report_condition(member->condition), report_notice(member->noticed_by), member->round,
+                  report_word(operations, COUNT(operations), member->operation), member->tag, member->epoch, age);
     if (member->behind >= 0 && member->condition == CONVOY_MEMBER_UNKNOWN) {
         (void)fprintf(out, ", behind rank %" PRId32, member->behind);
     }

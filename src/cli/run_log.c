@@ -37,12 +37,8 @@ static void log_put_fixed(uint8_t *to, uint64_t value, uint32_t bytes)
 
 static void log_write_header(struct convoy_run_log *log, const struct convoy_run_log_header *header)
 {
-    const uint32_t words[] = {1,
-                              header->rank,
-                              header->shape.dp,
-                              header->shape.tp,
-                              header->shape.cp,
-                              header->request_count};
+    const uint32_t words[] = {
+        1, header->rank, header->shape.dp, header->shape.tp, header->shape.cp, header->request_count};
     memcpy(log->data, "CONVOYRL", 8);
     for (uint32_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         log_put_fixed(log->data + 8 + 4u * i, words[i], 4);

@@ -9,7 +9,7 @@
 #define MODE_MIXED 3
 #define MODE_IDLE 4
 
-#define EXTEND_TOKENS_MAX 16384u  /* a longer prompt is cut to this in the row */
+#define EXTEND_TOKENS_MAX 16384u /* a longer prompt is cut to this in the row */
 #define DECODE_GRAPH_BATCH_MAX 256u
 #define PREFILL_GRAPH_TOKENS_MAX 8192u
 

@@ -12,7 +12,7 @@
 struct reference_check {
     struct reference_log *logs; /* one per rank, in rank order; all of one shape */
     uint32_t ranks;
-    int may_end_early; /* a rank failed: what the last step lacks is no error, but nothing may be right without it */
+    int may_end_early;   /* a rank failed: what the last step lacks is no error, but nothing may be right without it */
     uint64_t steps;      /* out */
     uint64_t reductions; /* out: rounds of a whole shard */
     uint64_t committed;  /* out */

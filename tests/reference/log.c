@@ -151,8 +151,8 @@ static int take_gather_result(struct reference_log *log, struct reference_record
     if (take_signed(log, &record->status) != 0 || record->status != 0) {
         return record->status != 0 ? 0 : -1;
     }
-    int failed = take_number(log, &record->round) | take_number(log, &record->votes_and) |
-                 take_number(log, &record->votes_or);
+    int failed =
+        take_number(log, &record->round) | take_number(log, &record->votes_and) | take_number(log, &record->votes_or);
     for (uint32_t i = 0; i < ranks; i++) {
         failed |= take_row(log, record->table[i]);
     }

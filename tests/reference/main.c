@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convoy-reference DIR RANKS [--ended-early]: checks the logs rank-0.log ... of a replay. Exit 0 equal, 1 not, 2 usage. */
+/* convoy-reference DIR RANKS [--ended-early]: checks the logs rank-0.log ... of a replay. Exit code 0: equal, 1: not,
+ * 2: usage. */
 #include "reference/check.h"
 
 #include <inttypes.h>

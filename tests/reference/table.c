@@ -13,6 +13,8 @@ struct expectation {
     size_t capacity;
 };
 
+static int differs(const struct expectation *where, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 static int differs(const struct expectation *where, const char *format, ...)
 {
     va_list args;
@@ -96,8 +98,8 @@ static int check_reduced(const struct reference_log *shape, const struct referen
     struct reference_reduced mode = expected_mode(shape, inputs);
     const struct reference_reduced *got = &result->reduced[MODE_COLUMN];
     if (got->agreed != mode.agreed || (mode.agreed && got->value != mode.value)) {
-        return differs(where, "mode is %" PRId64 " agreed %" PRIu64 ", expected %" PRId64 " agreed %" PRIu64, got->value,
-                       got->agreed, mode.value, mode.agreed);
+        return differs(where, "mode is %" PRId64 " agreed %" PRIu64 ", expected %" PRId64 " agreed %" PRIu64,
+                       got->value, got->agreed, mode.value, mode.agreed);
     }
     return 0;
 }

@@ -177,8 +177,8 @@ static void write_log(struct scene *scene, uint32_t rank, enum lie lie)
     static const int64_t idle[8] = {0, 0, 1, 0, 1, 4, 0, 0};
     struct convoy_error error = CONVOY_ERROR_INIT;
     char path[64];
-    struct convoy_run_log_header header = {.shape = {.dp = 1, .tp = 2, .cp = 1}, .rank = rank,
-                                           .request_count = scene->request_count, .seed = 1};
+    struct convoy_run_log_header header = {
+        .shape = {.dp = 1, .tp = 2, .cp = 1}, .rank = rank, .request_count = scene->request_count, .seed = 1};
     scene->rank = rank;
     scene->lie = lie;
     (void)snprintf(path, sizeof path, "%s/rank-%u.log", scene->folder, rank);
@@ -210,8 +210,9 @@ static void test_reference_honest_logs_are_accepted(void **state)
 {
     char text[512];
     assert_int_equal(check(*state, LIE_NONE, "", text, sizeof text), 0);
-    assert_string_equal(text, "reference: 2 steps, 1 reductions, 1 commits and 1 drops on 2 ranks are equal to the local "
-                              "computation\n");
+    assert_string_equal(text,
+                        "reference: 2 steps, 1 reductions, 1 commits and 1 drops on 2 ranks are equal to the local "
+                        "computation\n");
 }
 
 static void test_reference_each_lie_is_named(void **state)

@@ -29,9 +29,21 @@ static void test_run_fault_three_kinds_are_read(void **state)
 static void test_run_fault_wrong_words_are_refused(void **state)
 {
     (void)state;
-    static const char *const words[] = {"",           "kill",        "kill:",         "kill:1",        "kill:1@",
-                                        "kill:1@2:3", "kill:-1@2",   "kill:1@2 ",     "stall:1@2",     "stall:1@2:",
-                                        "stall:1@2:x", "boom:1@2",   "kill:4@2",      "diverge:1@2:3", "stall:1@2:600001",
+    static const char *const words[] = {"",
+                                        "kill",
+                                        "kill:",
+                                        "kill:1",
+                                        "kill:1@",
+                                        "kill:1@2:3",
+                                        "kill:-1@2",
+                                        "kill:1@2 ",
+                                        "stall:1@2",
+                                        "stall:1@2:",
+                                        "stall:1@2:x",
+                                        "boom:1@2",
+                                        "kill:4@2",
+                                        "diverge:1@2:3",
+                                        "stall:1@2:600001",
                                         "kill:99999999999999999999@1"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         struct convoy_run_fault fault = {.rank = 77};

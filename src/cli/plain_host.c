@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/host.h"
+#include "cli/plain_host.h"
 
 #include "core/error.h"
 
@@ -26,21 +26,22 @@ static int32_t host_check_answer(const struct convoy_family_answer *answer, size
     }
     /* Every function this host calls is in 1.0; a shorter table cannot be one. */
     if (answer->table->table_size < table_bytes) {
-        return convoy_error_set(error, CONVOY_TOO_OLD, "the table of family %s has %u bytes: must be at least %zu", name,
-                                answer->table->table_size, table_bytes);
+        return convoy_error_set(error, CONVOY_TOO_OLD, "the table of family %s has %u bytes: must be at least %zu",
+                                name, answer->table->table_size, table_bytes);
     }
     return CONVOY_OK;
 }
 
-static void host_copy_text(char out[CONVOY_HOST_TEXT_BYTES], const char *text, size_t length)
+static void host_copy_text(char out[CONVOY_PLAIN_HOST_TEXT_BYTES], const char *text, size_t length)
 {
-    (void)snprintf(out, CONVOY_HOST_TEXT_BYTES, "%.*s", (int)(length < 63 ? length : 63), text != NULL ? text : "");
+    (void)snprintf(out, CONVOY_PLAIN_HOST_TEXT_BYTES, "%.*s", (int)(length < 63 ? length : 63),
+                   text != NULL ? text : "");
 }
 
-static int32_t host_query(struct convoy_host *host, convoy_query_fn query, struct convoy_error *error)
+static int32_t host_query(struct convoy_plain_host *host, convoy_query_fn query, struct convoy_error *error)
 {
-    static const size_t table_bytes[HOST_FAMILIES] = {sizeof(struct convoy_core_table), sizeof(struct convoy_poll_table),
-                                                      sizeof(struct convoy_sync_table)};
+    static const size_t table_bytes[HOST_FAMILIES] = {
+        sizeof(struct convoy_core_table), sizeof(struct convoy_poll_table), sizeof(struct convoy_sync_table)};
     struct convoy_family_answer answers[HOST_FAMILIES] = {0};
     struct convoy_host_info info = {
         .struct_size = sizeof info,
@@ -78,9 +79,9 @@ static void host_log(void *user, uint32_t level, const char *text, size_t length
     (void)fprintf(stderr, "plugin: %.*s\n", (int)length, text);
 }
 
-int32_t convoy_host_open(struct convoy_host *host, const char *plugin, struct convoy_error *error)
+int32_t convoy_plain_host_open(struct convoy_plain_host *host, const char *plugin, struct convoy_error *error)
 {
-    *host = (struct convoy_host){0};
+    *host = (struct convoy_plain_host){0};
     host->library = dlopen(plugin, RTLD_NOW | RTLD_LOCAL);
     if (host->library == NULL) {
         return convoy_error_set(error, CONVOY_BAD_FILE, "cannot load the plugin: %.200s", dlerror());
@@ -100,7 +101,7 @@ int32_t convoy_host_open(struct convoy_host *host, const char *plugin, struct co
     return host->core->context_open(&config, &host->context, error);
 }
 
-void convoy_host_close(struct convoy_host *host, uint64_t timeout_ns)
+void convoy_plain_host_close(struct convoy_plain_host *host, uint64_t timeout_ns)
 {
     if (host->context != NULL) {
         struct convoy_error error = CONVOY_ERROR_INIT;
@@ -109,8 +110,8 @@ void convoy_host_close(struct convoy_host *host, uint64_t timeout_ns)
     }
 }
 
-int32_t convoy_host_group_open(struct convoy_host *host, const struct convoy_host_group *group,
-                               convoy_group **group_out, struct convoy_error *error)
+int32_t convoy_plain_host_group_open(struct convoy_plain_host *host, const struct convoy_plain_group *group,
+                                     convoy_group **group_out, struct convoy_error *error)
 {
     char rendezvous[96];
     int length = snprintf(rendezvous, sizeof rendezvous, "tcp://%s:%u", group->address != NULL ? group->address : "",
