@@ -30,6 +30,7 @@
 struct shared {
     uint32_t go[MEMBERS];        /* round that this peer may publish; futex word */
     uint32_t published[MEMBERS]; /* last round that this peer has published; futex word */
+    uint32_t counted;            /* last round that rank 0 has counted; futex word */
     char skip_reason[128];
 };
 
@@ -132,7 +133,8 @@ static void await_value(uint32_t *word, uint32_t value)
     }
 }
 
-/* Resident memory of this process in KiB; smaps_rollup counts pages, while statm may be late by some. */
+/* Resident memory of this process in KiB: heap and stacks. Pages of program files come in blocks as code first runs
+ * and are no growth; the segment has a fixed size. smaps_rollup counts pages, while statm may be late by some. */
 static long resident_kib(void)
 {
     char line[256];
@@ -140,7 +142,7 @@ static long resident_kib(void)
     FILE *file = fopen("/proc/self/smaps_rollup", "re");
     EXPECT(file != NULL);
     while (kib < 0 && fgets(line, sizeof line, file) != NULL) {
-        (void)sscanf(line, "Rss: %ld kB", &kib);
+        (void)sscanf(line, "Anonymous: %ld kB", &kib);
     }
     (void)fclose(file);
     EXPECT(kib > 0);
@@ -149,6 +151,7 @@ static long resident_kib(void)
 
 /* -- rounds whose peers have published ------------------------------------------------------------------------------- */
 
+/* A peer does not wait inside the library while rank 0 counts: it might sleep there, and waking it is a system call. */
 static void peer_rounds(const struct rank *rank, struct plugin_member *member, struct arguments *arguments)
 {
     struct shared *shared = rank->shared;
@@ -159,6 +162,7 @@ static void peer_rounds(const struct rank *rank, struct plugin_member *member, s
         await_value(&shared->go[rank->index], round);
         EXPECT_OK(start(member, arguments, kind, &operation), &member->error);
         set(&shared->published[rank->index], round);
+        await_value(&shared->counted, round);
         EXPECT_OK(finish(member, arguments, kind, operation), &member->error);
     }
 }
@@ -193,6 +197,7 @@ static void counting_rounds(const struct rank *rank, struct plugin_member *membe
             await_value(&shared->published[peer], round);
         }
         counted_round(member, arguments, round % KINDS, round);
+        set(&shared->counted, round);
         if (round == rounds / 2) { /* by now every ring and counter has been written */
             warm_kib = resident_kib();
         }
