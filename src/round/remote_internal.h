@@ -107,6 +107,7 @@ struct convoy_remote {
     uint64_t rows_word;   /* ROWS went out */
     uint64_t failed_word; /* FAILED went out */
     bool was_leader;
+    bool has_warned; /* that a member cannot be reached */
     bool has_diverged_rows; /* scratch_rows hold the rows of the last divergence */
     struct convoy_partial_row *diverged_rows; /* [member_count] */
     uint32_t diverged_count;

@@ -15,8 +15,19 @@ static bool wire_connect(struct convoy_remote *remote, uint32_t member)
     if (remote->addresses[member] == NULL) {
         return false;
     }
-    return convoy_link_connect(remote->link, member, remote->addresses[member], remote->address_bytes[member], NULL) ==
-           CONVOY_OK;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    if (convoy_link_connect(remote->link, member, remote->addresses[member], remote->address_bytes[member], &error) ==
+        CONVOY_OK) {
+        return true;
+    }
+    const struct convoy_engine *engine = remote->engine;
+    if (!remote->has_warned) { /* once: what follows is a member that is not heard */
+        remote->has_warned = true;
+        convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "group %.*s rank %d cannot reach rank %d: %s",
+                        (int)engine->group->name_length, engine->group->name,
+                        convoy_engine_rank(engine, engine->own_index), convoy_engine_rank(engine, member), error.text);
+    }
+    return false;
 }
 
 void convoy_remote_send(struct convoy_remote *remote, uint32_t member, enum convoy_message_kind kind, uint64_t word,
