@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/two_hosts.h"
 
+#include "core/clock.h"
 #include "core/error.h"
 
 #include <errno.h>
@@ -8,9 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HOSTS_WORDS_MAX 16u
+#define HOSTS_CARRIER_NS (5 * CONVOY_NS_PER_S)
 
 extern char **environ;
 
@@ -57,6 +60,22 @@ static int32_t hosts_address(const struct convoy_two_hosts *hosts, int index, st
     return status;
 }
 
+/* The kernel announces a carrier up to a second late, and UCX passes over an interface that is not up yet. */
+static int32_t hosts_await_carrier(const struct convoy_two_hosts *hosts, int index, struct convoy_error *error)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    uint64_t deadline = convoy_deadline_after(convoy_now_ns(), HOSTS_CARRIER_NS);
+    char command[160];
+    (void)snprintf(command, sizeof command, "netns exec %s grep -qx up /sys/class/net/convoy%d/operstate",
+                   hosts->names[index], index);
+    int32_t status = hosts_ip(command, error);
+    while (status != CONVOY_OK && convoy_now_ns() < deadline) {
+        (void)nanosleep(&pause, NULL);
+        status = hosts_ip(command, error);
+    }
+    return status;
+}
+
 int32_t convoy_two_hosts_open(struct convoy_two_hosts *hosts, struct convoy_error *error)
 {
     char command[160];
@@ -75,6 +94,9 @@ int32_t convoy_two_hosts_open(struct convoy_two_hosts *hosts, struct convoy_erro
     }
     for (int i = 0; i < 2 && status == CONVOY_OK; i++) {
         status = hosts_address(hosts, i, error);
+    }
+    for (int i = 0; i < 2 && status == CONVOY_OK; i++) {
+        status = hosts_await_carrier(hosts, i, error);
     }
     if (status != CONVOY_OK) {
         convoy_two_hosts_close(hosts);
