@@ -97,7 +97,7 @@ int32_t linknode_send(struct linknode *node, uint32_t peer, uint64_t number, siz
 bool linknode_await(struct linknode *node, const uint64_t *counter, uint64_t value, bool sleeping, uint32_t timeout_ms)
 {
     uint64_t deadline = convoy_now_ns() + timeout_ms * CONVOY_NS_PER_MS;
-    while (*counter < value) {
+    while (*counter < value || convoy_link_pending(node->link) != 0) {
         if (convoy_now_ns() > deadline) {
             return false;
         }

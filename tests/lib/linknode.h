@@ -46,7 +46,8 @@ void linknode_connect(struct linknode *node, uint32_t peer);
 /* Sends `bytes` bytes numbered `number`; LIMIT is waited out. */
 int32_t linknode_send(struct linknode *node, uint32_t peer, uint64_t number, size_t bytes);
 
-/* Progresses (sleeping = with wake-up) until the counter reaches the value; false: timeout_ms passed. */
+/* Progresses (sleeping = with wake-up) until the counter reaches the value and own sends are out, so that the rank may
+ * block elsewhere afterwards; false: timeout_ms passed. */
 bool linknode_await(struct linknode *node, const uint64_t *counter, uint64_t value, bool sleeping, uint32_t timeout_ms);
 bool linknode_await_down(struct linknode *node, uint32_t downs, uint32_t timeout_ms);
 

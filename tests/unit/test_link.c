@@ -323,6 +323,7 @@ static void gaps(const struct rank *rank, void *argument)
             EXPECT(linknode_await(&node, &node.received, i + 1, true, WAIT_MS));
         }
     }
+    EXPECT(linknode_await(&node, &node.received, 0, true, WAIT_MS));
     rank_barrier(rank);
     (void)linknode_close(&node, CLOSE_NS);
 }
