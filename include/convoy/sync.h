@@ -64,7 +64,7 @@ struct convoy_sync_schema {
 #define CONVOY_PRESENT_EMPTY 4    /* fallback: a spare slot of a world gather, nobody is behind it */
 
 #define CONVOY_SYNC_ERRORS_AS_PRESENCE 1u /* policy, must agree: error rows become presence instead of PEER_ERROR */
-#define CONVOY_SYNC_WORLD 2u              /* policy, must agree: rows go to slots (see `slot`), all-zero rows included */
+#define CONVOY_SYNC_WORLD 2u              /* policy, must agree: rows go to slots, all-zero rows included */
 
 #define CONVOY_SYNC_SLOT_NONE 0xffffffffu /* convoy_sync_call.slot: the row is dropped */
 

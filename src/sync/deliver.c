@@ -73,7 +73,7 @@ static void deliver_row(const struct convoy_grid *grid, const struct convoy_gath
 static void deliver_derive(struct convoy_derive *derives, const int64_t *values, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        convoy_derive_add(&derives[i], values[i]);
+        convoy_derive_add(&derives[i], &values[i], 1, 1);
     }
 }
 
@@ -103,8 +103,44 @@ static void deliver_slot(const struct convoy_grid *grid, const struct convoy_gat
     }
 }
 
-void convoy_deliver_write(const struct convoy_grid *grid, const struct convoy_gather *gather,
-                          const struct convoy_placement *placement, struct convoy_sync_result *result_out)
+static void deliver_reduced(const struct convoy_derive *derive, uint32_t index, struct convoy_sync_result *result_out)
+{
+    struct convoy_sync_reduced reduced = convoy_derive_end(derive);
+    memcpy((char *)result_out->reduced + index * sizeof reduced, &reduced, sizeof reduced);
+}
+
+/* Whether the rows as they were gathered are the table: everybody there, everything carried, no slot to spare. */
+static bool deliver_is_whole(const struct convoy_grid *grid, const struct convoy_gather *gather)
+{
+    return grid->is_whole && !gather->form.has_slot && gather->mask.is_full &&
+           gather->present == grid->member_count && grid->member_count == grid->slots * grid->inner;
+}
+
+/* The common case in a few copies; the same as deliver_each would write. */
+static void deliver_whole(const struct convoy_grid *grid, const struct convoy_gather *gather,
+                          struct convoy_sync_result *result_out)
+{
+    size_t row = 8 * (size_t)grid->width;
+    if (result_out->presence != NULL) {
+        memset(result_out->presence, CONVOY_PRESENT, grid->member_count);
+    }
+    if (result_out->table != NULL) {
+        memcpy(result_out->table, gather->rows, row * grid->member_count);
+    }
+    for (uint32_t slot = 0; result_out->first != NULL && slot < grid->slots; slot++) {
+        const int64_t *values = gather->rows + (size_t)slot * grid->inner * grid->width;
+        memcpy((char *)result_out->first + slot * row, values, row);
+    }
+    for (uint32_t i = 0; result_out->reduced != NULL && i < grid->width; i++) {
+        struct convoy_derive derive;
+        convoy_derive_begin(&derive, &grid->own.columns[i]);
+        convoy_derive_add(&derive, gather->rows + i, (size_t)grid->inner * grid->width, grid->slots);
+        deliver_reduced(&derive, i, result_out);
+    }
+}
+
+static void deliver_each(const struct convoy_grid *grid, const struct convoy_gather *gather,
+                         const struct convoy_placement *placement, struct convoy_sync_result *result_out)
 {
     struct convoy_derive derives[CONVOY_SYNC_COLUMNS_MAX];
     for (uint32_t i = 0; i < grid->own.count; i++) {
@@ -114,8 +150,17 @@ void convoy_deliver_write(const struct convoy_grid *grid, const struct convoy_ga
         deliver_slot(grid, gather, placement, slot, derives, result_out);
     }
     for (uint32_t i = 0; i < grid->own.count && result_out->reduced != NULL; i++) {
-        struct convoy_sync_reduced reduced = convoy_derive_end(&derives[i]);
-        memcpy((char *)result_out->reduced + i * sizeof reduced, &reduced, sizeof reduced);
+        deliver_reduced(&derives[i], i, result_out);
+    }
+}
+
+void convoy_deliver_write(const struct convoy_grid *grid, const struct convoy_gather *gather,
+                          const struct convoy_placement *placement, struct convoy_sync_result *result_out)
+{
+    if (deliver_is_whole(grid, gather)) {
+        deliver_whole(grid, gather, result_out);
+    } else {
+        deliver_each(grid, gather, placement, result_out);
     }
     result_out->mask_version = gather->mask.version;
     result_out->mask_skew = gather->mask.total - gather->mask.agreeing;

@@ -14,35 +14,68 @@ static int64_t derive_clamp(__int128 sum)
     return sum < INT64_MIN ? INT64_MIN : (int64_t)sum;
 }
 
-static void derive_add_counted(struct convoy_derive *derive, int64_t value)
+static void derive_add_min(struct convoy_derive *derive, const int64_t *values, size_t stride, uint32_t count)
 {
-    bool is_first = derive->counted == 0;
-    derive->counted++;
-    derive->sum += value;
-    if (is_first) {
-        derive->value = value;
-        return;
+    int64_t least = derive->counted != 0 ? derive->value : INT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t value = values[i * stride];
+        least = value < least ? value : least;
     }
-    switch (derive->column->reduction) {
-    case CONVOY_REDUCE_MIN:
-        derive->value = value < derive->value ? value : derive->value;
-        break;
-    case CONVOY_REDUCE_MAX:
-        derive->value = value > derive->value ? value : derive->value;
-        break;
-    case CONVOY_REDUCE_ALL_EQUAL:
+    derive->value = least;
+    derive->counted += count;
+}
+
+static void derive_add_max(struct convoy_derive *derive, const int64_t *values, size_t stride, uint32_t count)
+{
+    int64_t most = derive->counted != 0 ? derive->value : INT64_MIN;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t value = values[i * stride];
+        most = value > most ? value : most;
+    }
+    derive->value = most;
+    derive->counted += count;
+}
+
+static void derive_add_sum(struct convoy_derive *derive, const int64_t *values, size_t stride, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        derive->sum += values[i * stride];
+    }
+    derive->counted += count;
+}
+
+static void derive_add_equal(struct convoy_derive *derive, const int64_t *values, size_t stride, uint32_t count)
+{
+    bool has_ignored = (derive->column->flags & CONVOY_COLUMN_HAS_IGNORED) != 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t value = values[i * stride];
+        if (has_ignored && value == derive->column->ignored) {
+            continue;
+        }
+        derive->value = derive->counted == 0 ? value : derive->value;
         derive->is_unequal = derive->is_unequal || value != derive->value;
-        break;
-    default: /* NONE, SUM */
-        break;
+        derive->counted++;
     }
 }
 
-void convoy_derive_add(struct convoy_derive *derive, int64_t value)
+/* The reduction is chosen once for all values: this is on the path of every step. */
+void convoy_derive_add(struct convoy_derive *derive, const int64_t *values, size_t stride, uint32_t count)
 {
-    bool is_ignored = (derive->column->flags & CONVOY_COLUMN_HAS_IGNORED) != 0 && value == derive->column->ignored;
-    if (!is_ignored) {
-        derive_add_counted(derive, value);
+    switch (derive->column->reduction) {
+    case CONVOY_REDUCE_MIN:
+        derive_add_min(derive, values, stride, count);
+        break;
+    case CONVOY_REDUCE_MAX:
+        derive_add_max(derive, values, stride, count);
+        break;
+    case CONVOY_REDUCE_SUM:
+        derive_add_sum(derive, values, stride, count);
+        break;
+    case CONVOY_REDUCE_ALL_EQUAL:
+        derive_add_equal(derive, values, stride, count);
+        break;
+    default: /* NONE */
+        break;
     }
 }
 

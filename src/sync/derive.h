@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduced columns: one value at a time in, {value, agreed} out. Pure. */
+/* Reduced columns: values in, {value, agreed} out. Pure. */
 #ifndef CONVOY_SYNC_DERIVE_H
 #define CONVOY_SYNC_DERIVE_H
 
@@ -14,7 +14,9 @@ struct convoy_derive {
 };
 
 void convoy_derive_begin(struct convoy_derive *derive, const struct convoy_schema_column *column);
-void convoy_derive_add(struct convoy_derive *derive, int64_t value);
+
+/* Adds `count` values that lie `stride` values apart. */
+void convoy_derive_add(struct convoy_derive *derive, const int64_t *values, size_t stride, uint32_t count);
 
 /*
  * NONE: {0, 1}. MIN, MAX, SUM: {value, 1}. ALL_EQUAL: {the value, 1}; values differ: {the first counted one, 0}; all

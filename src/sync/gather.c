@@ -36,8 +36,9 @@ int32_t convoy_gather_init(struct convoy_gather *gather, const struct convoy_gri
     gather->slot_of = convoy_memory_array(grid->member_count, sizeof *gather->slot_of);
     if (gather->rows == NULL || gather->presence == NULL || gather->slot_of == NULL) {
         convoy_gather_fini(gather);
-        return convoy_error_set(error, CONVOY_NO_MEMORY, "sync gather: no memory for the rows of %u members of %u columns",
-                                grid->member_count, grid->width);
+        return convoy_error_set(error, CONVOY_NO_MEMORY,
+                                "sync gather: no memory for the rows of %u members of %u columns", grid->member_count,
+                                grid->width);
     }
     return CONVOY_OK;
 }
@@ -73,6 +74,7 @@ static void gather_begin(void *state)
 {
     struct convoy_gather *gather = state;
     gather->seen = 0;
+    gather->present = 0;
     memset(gather->presence, CONVOY_GATHER_UNSEEN, gather->form.member_count);
     convoy_mask_clear(&gather->mask);
 }
@@ -85,6 +87,23 @@ static int64_t *gather_row(const struct convoy_gather *gather, uint32_t index)
 static bool gather_slot_is_sound(const struct convoy_gather *gather, uint32_t slot)
 {
     return slot < gather->slots || slot == CONVOY_GATHER_NO_SLOT;
+}
+
+/* Merges the mask of the member just decoded. */
+static void gather_add_mask(struct convoy_gather *gather, uint32_t index)
+{
+    struct convoy_mask *into = &gather->mask;
+    struct convoy_mask *from = &gather->incoming.mask;
+    if (into->total != 0 && into->version == from->version && into->is_full && from->is_full && into->first < index) {
+        into->agreeing++; /* the usual case: one version of all active */
+        into->total++;
+        return;
+    }
+    from->first = index;
+    from->other = CONVOY_MASK_NOBODY;
+    from->agreeing = 1;
+    from->total = 1;
+    convoy_mask_merge(into, from, gather->form.member_count);
 }
 
 static int32_t gather_member(void *state, uint32_t index, const uint8_t *payload, size_t bytes)
@@ -105,12 +124,9 @@ static int32_t gather_member(void *state, uint32_t index, const uint8_t *payload
         }
         gather->slot_of[index] = row->slot;
     }
-    row->mask.first = index;
-    row->mask.other = CONVOY_MASK_NOBODY;
-    row->mask.agreeing = 1;
-    row->mask.total = 1;
-    convoy_mask_merge(&gather->mask, &row->mask, gather->form.member_count);
+    gather_add_mask(gather, index);
     gather->presence[index] = CONVOY_PRESENT;
+    gather->present++;
     gather->seen++;
     return CONVOY_OK;
 }
@@ -137,8 +153,8 @@ static bool gather_measure(const struct convoy_gather *gather, size_t *need_out)
         }
     }
     size_t row = (is_narrow ? 4u : 8u) * (size_t)gather->form.width + (gather->form.has_slot ? 4u : 0);
-    *need_out = sizeof(struct partial_head) + (gather->mask.is_full ? 0 : gather_bits_bytes(gather->form.member_count)) +
-                gather->seen * (size_t)ENTRY_BYTES + rows * row;
+    size_t bits = gather->mask.is_full ? 0 : gather_bits_bytes(gather->form.member_count);
+    *need_out = sizeof(struct partial_head) + bits + gather->seen * (size_t)ENTRY_BYTES + rows * row;
     return is_narrow;
 }
 
@@ -223,6 +239,7 @@ static size_t gather_take_entry(struct convoy_gather *gather, const uint8_t *byt
             return 0;
         }
         convoy_row_take(gather_row(gather, index), gather->form.width, is_narrow, bytes + ENTRY_BYTES + slot);
+        gather->present++;
     } else if (presence != CONVOY_PRESENT_LOST && presence != CONVOY_PRESENT_ERROR) {
         return 0;
     }

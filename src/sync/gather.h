@@ -18,6 +18,7 @@ struct convoy_gather {
     struct convoy_row_form form; /* has_slot: this round is a world gather */
     uint32_t slots;              /* slots of the table */
     uint32_t seen;               /* members heard of */
+    uint32_t present;            /* of them, with a row */
     int64_t *rows;               /* [member_count][width]; valid where presence is CONVOY_PRESENT */
     uint8_t *presence;           /* [member_count]: CONVOY_PRESENT, _LOST, _ERROR, or UNSEEN */
     uint32_t *slot_of;           /* [member_count]: slot the row goes to, or NO_SLOT; world gather only */

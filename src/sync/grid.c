@@ -180,9 +180,11 @@ static void grid_cut(const struct grid_union *all, const struct convoy_grid_own 
     grid->width = common.count;
     grid->hash = convoy_schema_hash(&common, own->inner, own->slots);
     grid->own = *own->schema;
+    grid->is_whole = grid->own.count == common.count;
     for (uint32_t i = 0; i < grid->own.count; i++) {
         uint32_t at = convoy_schema_find(&common, &grid->own.columns[i]);
         grid->common[i] = at < common.count ? (uint8_t)at : CONVOY_GRID_CUT;
+        grid->is_whole = grid->is_whole && at == i;
     }
 }
 

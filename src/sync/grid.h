@@ -19,6 +19,7 @@ struct convoy_grid {
     uint32_t inner;             /* members per data-parallel rank */
     uint32_t slots;             /* data-parallel slots of the table, at least member_count / inner */
     uint32_t width;             /* columns that all members have; what a row carries between members */
+    bool is_whole;              /* nothing was cut and the order is this member's own */
     uint64_t hash;              /* of those columns and of inner and slots */
     struct convoy_schema own;   /* as this member declared it; count is the width of its outputs */
     uint8_t common[CONVOY_SYNC_COLUMNS_MAX]; /* own column -> column in a carried row, or CONVOY_GRID_CUT */

@@ -27,8 +27,8 @@ static int32_t padding_check_tokens(const struct convoy_sync_padding *input, str
     for (size_t i = 0; i < input->token_count; i++) {
         int64_t tokens = input->tokens[i];
         if (tokens < 0) {
-            return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "padding.tokens[%zu] is %lld, at least 0 is allowed",
-                                    i, (long long)tokens);
+            return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                    "padding.tokens[%zu] is %lld, at least 0 is allowed", i, (long long)tokens);
         }
         if (__builtin_add_overflow(facts.sum, tokens, &facts.sum)) {
             return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
@@ -155,8 +155,11 @@ int32_t convoy_padding_size(const struct convoy_sync_padding *input, struct conv
     int64_t figure = input->layout == CONVOY_LAYOUT_MAX ? facts.max : facts.sum;
     int64_t extent = padding_round(input, figure, &reason);
     int64_t step = extent != 0 ? extent : figure; /* without a graph ranks are padded to the largest of them */
-    if (input->layout == CONVOY_LAYOUT_MAX && (status = padding_check_extent(input, step, &facts, error)) != CONVOY_OK) {
-        return status;
+    if (input->layout == CONVOY_LAYOUT_MAX) {
+        status = padding_check_extent(input, step, &facts, error);
+        if (status != CONVOY_OK) {
+            return status;
+        }
     }
     if (padded_out->starts != NULL) {
         padding_write_starts(input, step, padded_out->starts);

@@ -44,12 +44,13 @@ static bool placement_claim(struct convoy_placement *placement, const struct con
 {
     uint32_t slot = gather->slot_of[member];
     uint32_t rank = member / placement->inner;
+    uint32_t base = rank * placement->inner;
     enum convoy_conflict_kind kind = CONVOY_CONFLICT_NONE;
     uint32_t first = member;
     if (placement->slot_of[rank] != CONVOY_GATHER_NO_SLOT && placement->slot_of[rank] != slot) {
         kind = CONVOY_CONFLICT_RANK_SLOT;
         first = placement_claimant(placement, gather, member);
-    } else if (placement->rank_of[slot] != CONVOY_PLACEMENT_EMPTY && placement->rank_of[slot] != rank * placement->inner) {
+    } else if (placement->rank_of[slot] != CONVOY_PLACEMENT_EMPTY && placement->rank_of[slot] != base) {
         kind = CONVOY_CONFLICT_SLOT;
         first = placement_claimant(placement, gather, placement->rank_of[slot]);
     }
@@ -58,7 +59,7 @@ static bool placement_claim(struct convoy_placement *placement, const struct con
         return false;
     }
     placement->slot_of[rank] = slot;
-    placement->rank_of[slot] = rank * placement->inner;
+    placement->rank_of[slot] = base;
     return true;
 }
 
@@ -85,20 +86,23 @@ bool convoy_placement_compute(struct convoy_placement *placement, const struct c
             .kind = CONVOY_CONFLICT_MASK, .first = gather->mask.first, .second = gather->mask.other};
         return false;
     }
+    return !gather->form.has_slot || placement_compute_world(placement, gather, conflict_out);
+}
+
+/* Lowest member of the rank in a slot, or EMPTY. */
+static uint32_t placement_base(const struct convoy_placement *placement, const struct convoy_gather *gather,
+                               uint32_t slot)
+{
     if (gather->form.has_slot) {
-        return placement_compute_world(placement, gather, conflict_out);
+        return placement->rank_of[slot];
     }
-    uint32_t ranks = gather->form.member_count / placement->inner;
-    for (uint32_t slot = 0; slot < placement->slots; slot++) {
-        placement->rank_of[slot] = slot < ranks ? slot * placement->inner : CONVOY_PLACEMENT_EMPTY;
-    }
-    return true;
+    return slot < gather->form.member_count / placement->inner ? slot * placement->inner : CONVOY_PLACEMENT_EMPTY;
 }
 
 uint32_t convoy_placement_cell(const struct convoy_placement *placement, const struct convoy_gather *gather,
                                uint32_t slot, uint32_t position, uint8_t *presence_out)
 {
-    uint32_t base = placement->rank_of[slot];
+    uint32_t base = placement_base(placement, gather, slot);
     uint32_t member = base + position;
     *presence_out = CONVOY_PRESENT_EMPTY;
     if (base == CONVOY_PLACEMENT_EMPTY) {

@@ -142,7 +142,8 @@ static void test_deliver_too_little_room_is_named(void **state)
     size_t *capacities[4] = {&f->result.table_capacity, &f->result.first_capacity, &f->result.reduced_capacity,
                              &f->result.presence_capacity};
     const char *texts[4] = {"result.table_capacity is 7, needed are 8", "result.first_capacity is 7, needed are 8",
-                            "result.reduced_capacity is 1, needed are 2", "result.presence_capacity is 3, needed are 4"};
+                            "result.reduced_capacity is 1, needed are 2",
+                            "result.presence_capacity is 3, needed are 4"};
     for (size_t i = 0; i < 4; i++) {
         (*capacities[i])--;
         assert_int_equal(convoy_deliver_check(&f->grid, &f->result, &f->error), CONVOY_BUFFER_TOO_SMALL);

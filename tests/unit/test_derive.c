@@ -50,9 +50,7 @@ static void test_derive_every_reduction_gives_value_and_agreement(void **state)
             .reduction = rows[i].reduction, .flags = rows[i].flags, .fallback = 9, .ignored = 4};
         struct convoy_derive derive;
         convoy_derive_begin(&derive, &column);
-        for (size_t j = 0; j < rows[i].count; j++) {
-            convoy_derive_add(&derive, rows[i].values[j]);
-        }
+        convoy_derive_add(&derive, rows[i].values, 1, (uint32_t)rows[i].count);
         struct convoy_sync_reduced reduced = convoy_derive_end(&derive);
         if (reduced.value != rows[i].value || reduced.agreed != rows[i].agreed) {
             fail_msg("case %zu: {%lld, %u}", i, (long long)reduced.value, reduced.agreed);
@@ -60,10 +58,34 @@ static void test_derive_every_reduction_gives_value_and_agreement(void **state)
     }
 }
 
+/* Values of a table's column, in one piece or in two, give what they give alone. */
+static void test_derive_values_in_pieces_and_strides_give_the_same(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct convoy_schema_column column = {
+            .reduction = rows[i].reduction, .flags = rows[i].flags, .fallback = 9, .ignored = 4};
+        int64_t table[6];
+        struct convoy_derive derive;
+        for (size_t j = 0; j < 3; j++) {
+            table[2 * j] = rows[i].values[j];
+            table[2 * j + 1] = -99;
+        }
+        convoy_derive_begin(&derive, &column);
+        uint32_t half = (uint32_t)rows[i].count / 2;
+        convoy_derive_add(&derive, table, 2, half);
+        convoy_derive_add(&derive, table + 2 * half, 2, (uint32_t)rows[i].count - half);
+        struct convoy_sync_reduced reduced = convoy_derive_end(&derive);
+        assert_true(reduced.value == rows[i].value);
+        assert_int_equal(reduced.agreed, rows[i].agreed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_derive_every_reduction_gives_value_and_agreement),
+        cmocka_unit_test(test_derive_values_in_pieces_and_strides_give_the_same),
     };
     return cmocka_run_group_tests_name("derive", tests, NULL, NULL);
 }

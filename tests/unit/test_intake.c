@@ -11,7 +11,8 @@
 /* Own columns a, b, c; b was cut, and the carried order is c, a. */
 static struct convoy_grid grid_of_three(void)
 {
-    struct convoy_grid grid = {.member_count = 2, .inner = 1, .slots = 3, .width = 2, .common = {1, CONVOY_GRID_CUT, 0}};
+    struct convoy_grid grid = {
+        .member_count = 2, .inner = 1, .slots = 3, .width = 2, .common = {1, CONVOY_GRID_CUT, 0}};
     grid.own.count = 3;
     for (uint32_t i = 0; i < 3; i++) {
         grid.own.columns[i].fallback = -(int64_t)i - 1;

@@ -94,7 +94,7 @@ static void test_padding_starts_follow_the_layout(void **state)
     assert_int_equal(starts[0], (int64_t)0xa5a5a5a5a5a5a5a5);
 }
 
-/* sgl-project/sglang issue 5527: the limit is compared with the figure that the layout names, and the reason says why. */
+/* sgl-project/sglang issue 5527: the limit is compared with the figure that the layout names. */
 static void test_padding_limit_is_compared_with_the_layouts_figure(void **state)
 {
     (void)state;
@@ -158,7 +158,9 @@ static const struct refusal refusals[] = {
     {{.tokens = negative_tokens, .token_count = 2}, 2, "padding.tokens[1] is -2"},
     {{.layout = 1, .tokens = huge_tokens, .token_count = 2}, 2, "padding.tokens[1] is 1: the sum"},
     {{.tokens = wide_tokens, .token_count = 2}, 2, "2 ranks of it pass"},
-    {{.tokens = good_tokens, .token_count = 2, .captures = falling_captures, .capture_count = 2}, 2, "captures[1] is 8"},
+    {{.tokens = good_tokens, .token_count = 2, .captures = falling_captures, .capture_count = 2},
+     2,
+     "captures[1] is 8"},
     {{.tokens = good_tokens, .token_count = 2, .captures = zero_captures, .capture_count = 2}, 2, "captures[0] is 0"},
     {{.tokens = good_tokens, .token_count = 2, .limit = -1}, 2, "padding.limit is -1"},
     {{.tokens = good_tokens, .token_count = 2}, 1, "padded.capacity is 1, needed are 2"},

@@ -136,7 +136,7 @@ static void draw_round(struct scene *scene)
     }
 }
 
-/* -- the plain computation ------------------------------------------------------------------------------------------ */
+/* -- the plain computation --------------------------------------------------------------------------------------- */
 
 static bool is_active(const struct scene *scene, uint32_t by, uint32_t member)
 {
@@ -239,9 +239,9 @@ static void expect_reduced(const struct scene *scene, uint32_t column, struct ex
         if (expected->presence[slot * scene->inner] != CONVOY_PRESENT || (way == 'e' && value == 4)) {
             continue;
         }
-        bool is_taken = counted == 0 || (way == 'M' && value > reduced->value) || (way == 'm' && value < reduced->value);
+        bool is_better = (way == 'M' && value > reduced->value) || (way == 'm' && value < reduced->value);
         reduced->agreed = counted == 0 || way != 'e' || (reduced->agreed && value == reduced->value);
-        reduced->value = is_taken ? value : reduced->value;
+        reduced->value = counted == 0 || is_better ? value : reduced->value;
         counted++;
     }
 }
@@ -265,7 +265,7 @@ static void expect_all(const struct scene *scene, struct expected *expected)
     }
 }
 
-/* -- the code under test -------------------------------------------------------------------------------------------- */
+/* -- the code under test ------------------------------------------------------------------------------------------ */
 
 static int32_t ids[MEMBERS];
 
