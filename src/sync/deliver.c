@@ -32,9 +32,8 @@ static bool deliver_overlap(const struct deliver_array *left, const struct deliv
 {
     uintptr_t left_start = (uintptr_t)left->data;
     uintptr_t right_start = (uintptr_t)right->data;
-    return left->data != NULL && right->data != NULL &&
-           left_start < right_start + right->need * right->element_bytes &&
-           right_start < left_start + left->need * left->element_bytes;
+    return left_start < right_start + right->need * right->element_bytes &&
+           right_start < left_start + left->need * left->element_bytes && left->data != NULL && right->data != NULL;
 }
 
 int32_t convoy_deliver_check(const struct convoy_grid *grid, const struct convoy_sync_result *result,
@@ -103,12 +102,6 @@ static void deliver_slot(const struct convoy_grid *grid, const struct convoy_gat
     }
 }
 
-static void deliver_reduced(const struct convoy_derive *derive, uint32_t index, struct convoy_sync_result *result_out)
-{
-    struct convoy_sync_reduced reduced = convoy_derive_end(derive);
-    memcpy((char *)result_out->reduced + index * sizeof reduced, &reduced, sizeof reduced);
-}
-
 /* Whether the rows as they were gathered are the table: everybody there, everything carried, no slot to spare. */
 static bool deliver_is_whole(const struct convoy_grid *grid, const struct convoy_gather *gather)
 {
@@ -132,10 +125,9 @@ static void deliver_whole(const struct convoy_grid *grid, const struct convoy_ga
         memcpy((char *)result_out->first + slot * row, values, row);
     }
     for (uint32_t i = 0; result_out->reduced != NULL && i < grid->width; i++) {
-        struct convoy_derive derive;
-        convoy_derive_begin(&derive, &grid->own.columns[i]);
-        convoy_derive_add(&derive, gather->rows + i, (size_t)grid->inner * grid->width, grid->slots);
-        deliver_reduced(&derive, i, result_out);
+        struct convoy_sync_reduced reduced = convoy_derive_column(&grid->own.columns[i], gather->rows + i,
+                                                                  (size_t)grid->inner * grid->width, grid->slots);
+        memcpy((char *)result_out->reduced + i * sizeof reduced, &reduced, sizeof reduced);
     }
 }
 
@@ -150,7 +142,8 @@ static void deliver_each(const struct convoy_grid *grid, const struct convoy_gat
         deliver_slot(grid, gather, placement, slot, derives, result_out);
     }
     for (uint32_t i = 0; i < grid->own.count && result_out->reduced != NULL; i++) {
-        deliver_reduced(&derives[i], i, result_out);
+        struct convoy_sync_reduced reduced = convoy_derive_end(&derives[i]);
+        memcpy((char *)result_out->reduced + i * sizeof reduced, &reduced, sizeof reduced);
     }
 }
 

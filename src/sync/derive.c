@@ -94,3 +94,26 @@ struct convoy_sync_reduced convoy_derive_end(const struct convoy_derive *derive)
     }
     return (struct convoy_sync_reduced){.value = derive->value, .agreed = !derive->is_unequal};
 }
+
+/* MIN and MAX, which most columns are, without the detour over the state. */
+struct convoy_sync_reduced convoy_derive_column(const struct convoy_schema_column *column, const int64_t *values,
+                                                size_t stride, uint32_t count)
+{
+    int64_t value = values[0];
+    if (column->reduction == CONVOY_REDUCE_MIN) {
+        for (uint32_t i = 1; i < count; i++) {
+            value = values[i * stride] < value ? values[i * stride] : value;
+        }
+        return (struct convoy_sync_reduced){.value = value, .agreed = 1};
+    }
+    if (column->reduction == CONVOY_REDUCE_MAX) {
+        for (uint32_t i = 1; i < count; i++) {
+            value = values[i * stride] > value ? values[i * stride] : value;
+        }
+        return (struct convoy_sync_reduced){.value = value, .agreed = 1};
+    }
+    struct convoy_derive derive;
+    convoy_derive_begin(&derive, column);
+    convoy_derive_add(&derive, values, stride, count);
+    return convoy_derive_end(&derive);
+}

@@ -24,4 +24,8 @@ void convoy_derive_add(struct convoy_derive *derive, const int64_t *values, size
  */
 struct convoy_sync_reduced convoy_derive_end(const struct convoy_derive *derive);
 
+/* All three in one, for a column whose values are all at hand; count is not 0. */
+struct convoy_sync_reduced convoy_derive_column(const struct convoy_schema_column *column, const int64_t *values,
+                                                size_t stride, uint32_t count);
+
 #endif

@@ -78,6 +78,11 @@ static void test_derive_values_in_pieces_and_strides_give_the_same(void **state)
         struct convoy_sync_reduced reduced = convoy_derive_end(&derive);
         assert_true(reduced.value == rows[i].value);
         assert_int_equal(reduced.agreed, rows[i].agreed);
+        if (rows[i].count != 0) {
+            reduced = convoy_derive_column(&column, table, 2, (uint32_t)rows[i].count);
+            assert_true(reduced.value == rows[i].value);
+            assert_int_equal(reduced.agreed, rows[i].agreed);
+        }
     }
 }
 
