@@ -41,7 +41,7 @@ CONFORMANCE_TESTS :=
 INTEGRATION_TESTS := counts timeout_report
 INTEGRATION_SCRIPTS := run_cli
 FAULT_TESTS :=
-ABI_TESTS :=
+ABI_TESTS := hygiene
 FUZZERS :=
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather expect fake_round plugin rank ranks
@@ -193,6 +193,8 @@ $(foreach kind,conformance integration fault abi,$(eval $(call HOST_TEST_RULE,$(
 
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
+$(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
+
 # Tiny plugins that the loader's tests open; one source, one file per kind.
 TINY_PLUGINS := bad_json extra_slots good good_b init_fails needs_gone no_entry no_note no_table refuses short_table too_new
 TINY_FILES := $(patsubst %,$(TEST_BIN)/abi/plugins/%.so,$(TINY_PLUGINS))

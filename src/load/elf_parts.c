@@ -112,6 +112,11 @@ static int32_t read_soname(struct convoy_elf_reader *reader, uint64_t strings, u
         return convoy_error_set(reader->error, CONVOY_BAD_FILE, "soname without an end; at most %d bytes are allowed",
                                 CONVOY_ELF_SONAME_BYTES - 1);
     }
+    for (const char *c = soname; status == CONVOY_OK && *c != '\0'; c++) {
+        if (*c < ' ' || *c > '~') { /* tools show it on terminals */
+            return convoy_error_set(reader->error, CONVOY_BAD_FILE, "soname with a character that is not printable");
+        }
+    }
     return status;
 }
 
