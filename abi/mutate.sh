@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Breaks the ABI in a scratch copy, one way at a time, and expects a gate to notice. Prints which gate caught which.
+# Usage: abi/mutate.sh DIRECTORY (where libconvoy.so.1 and convoy are; build/ for the release variant)
+. "$(dirname "$0")/gate.sh"
+need "${CC:-cc}" sed awk make cp strip ar
+bin=${1:?usage: abi/mutate.sh DIRECTORY}
+top=$(cd "$(dirname "$0")/.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Times are kept, so that make in a copy rebuilds what a mutation touched and nothing else.
+fresh_copy() {
+    rm -rf "$scratch/tree"
+    mkdir -p "$scratch/tree/build/release"
+    cp -a "$top"/{Makefile,include,plugin,src,abi} "$scratch/tree/"
+    mkdir -p "$scratch/tree/tests" && cp -a "$top/tests/lib" "$scratch/tree/tests/"
+    cp -a "$top/$bin/libconvoy.so.1" "$top/$bin/convoy" "$scratch/tree/build/"
+    cd "$scratch/tree"
+}
+
+# A library that is linked again from the objects there are, with other flags. $1: added flags
+relink() {
+    read -r -a static <<<"-Wl,-Bstatic -ljansson -lsodium -Wl,-Bdynamic"
+    # shellcheck disable=SC2086  # the flags are several words
+    "${CC:-cc}" -O2 -g -shared -Wl,-soname,libconvoy.so.1 -Wl,--version-script="$map" -Wl,--exclude-libs,ALL \
+        -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=sha1 $(cat "$scratch/objects") ${2:-} "${static[@]}" \
+        -ldl -lpthread ${1:-} -o build/libconvoy.so.1 && "$top/build/release/obj/stamp" build/libconvoy.so.1
+}
+
+# One source file compiled again as the release variant has it, and the library linked with it. $1: its path
+rebuild() {
+    local object=$scratch/mutant.o
+    "${CC:-cc}" -D_GNU_SOURCE -DCONVOY_RELEASE='"1.0.0"' -Iinclude -Isrc -Iplugin -I. -std=c11 -fPIC \
+        -fvisibility=hidden -fno-plt -fno-common -O2 -g -c "$1" -o "$object" || return 1
+    sed "s|[^ ]*/${1%.c}\.o|$object|" "$scratch/all-objects" >"$scratch/objects"
+    relink
+    cp "$scratch/all-objects" "$scratch/objects"
+}
+
+extra_object() { # $1: C text
+    echo "$1" >"$scratch/extra.c"
+    "${CC:-cc}" -fPIC -O2 -g -c "$scratch/extra.c" -o "$scratch/extra.o"
+}
+
+edit() { # $1: file, $2...: sed arguments; a mutation that changes nothing is a defect of this script
+    local file=$1
+    shift
+    cp -a "$file" "$scratch/before"
+    sed -i "$@" "$file"
+    if cmp -s "$file" "$scratch/before"; then
+        fault "the mutation of $file no longer applies: $*"
+    fi
+}
+
+# -- mutations: each function breaks the tree in the current directory ------------------------------------------------
+
+core=include/convoy/core.h poll=include/convoy/poll.h base=include/convoy/base.h sync=include/convoy/sync.h
+
+m_fields_reordered() { edit $core -e '/^struct convoy_group_info/,/^};/{/uint32_t own_index;/d; s/\( *\)uint32_t host_count;/&\n\1uint32_t own_index;/}'; }
+m_field_inserted() { edit $core '/^struct convoy_group_info/,/^};/s/\( *\)uint32_t state;/&\n\1uint64_t inserted;/'; }
+m_field_appended() { edit $base '/^struct convoy_error {/,/^};/s/\( *\)char text\[.*$/&\n\1uint64_t appended;/'; }
+m_field_removed() { edit $sync '/^struct convoy_sync_call/,/^};/{/uint64_t mask_version;/d}'; }
+m_field_retyped() { edit $base '/^struct convoy_member_report/,/^};/s/int32_t  *rank;/uint32_t rank;/'; }
+m_same_size_swap() { edit $poll '/^struct convoy_poll_result/,/^};/{s/votes_and;/votes_swap;/; s/votes_or;/votes_and;/; s/votes_swap;/votes_or;/}'; }
+m_typedef_signed() { edit $base 's/^typedef uint64_t convoy_operation;/typedef int64_t convoy_operation;/'; }
+m_signature_changed() { edit $core 's/(\*group_close)(convoy_group \*group, uint64_t timeout_ns,/(*group_close)(convoy_group *group, int64_t timeout_ns,/'; }
+m_signature_arguments_swapped() { edit $core 's/(\*operation_abandon)(convoy_group \*group, convoy_operation operation,/(*operation_abandon)(convoy_operation operation, convoy_group *group,/'; }
+m_callback_changed() { edit $core 's/^typedef void (\*convoy_log_fn)(void \*user, uint32_t level,/typedef void (*convoy_log_fn)(uint32_t level, void *user,/'; }
+m_slot_dropped() { edit $core '/^ *int32_t (\*operation_report)/,/;/d'; }
+m_slots_reordered() { edit $core -e 's/(\*group_open_test)(/(*group_swap)(/' -e 's/(\*group_open_wait)(convoy_group \*group, uint64_t timeout_ns, /(*group_open_test)(convoy_group *group, uint64_t timeout_ns, /' -e 's/(\*group_swap)(/(*group_open_wait)(/'; }
+m_status_renumbered() { edit $base 's/^#define CONVOY_BUSY (-204)/#define CONVOY_BUSY (-206)/'; }
+m_status_reused() { edit $base 's/^#define CONVOY_BUSY (-204)/#define CONVOY_BUSY (-203)/'; }
+m_status_dropped() { edit src/core/status.h '/X(STALE_EPOCH,/d'; }
+m_status_retry_changed() { edit src/core/status.h 's/X(DIVERGED, true/X(DIVERGED, false/'; }
+m_state_order_changed() { edit $poll -e 's/CONVOY_STATE_TRANSFERRING 3/CONVOY_STATE_TRANSFERRING 2/' -e 's/CONVOY_STATE_WAITING_FOR_INPUT 2/CONVOY_STATE_WAITING_FOR_INPUT 3/'; }
+m_flag_moved() { edit $poll 's/CONVOY_POLL_ABSENT_SKIP 2u/CONVOY_POLL_ABSENT_SKIP 4u/'; }
+m_fallback_changed() { edit src/sync/schema.c '0,/"decode_graph"/s/\("decode_graph"[^0-9]*\)1/\10/'; }
+m_column_renamed() { edit src/sync/schema.c 's/"extend"/"extended"/'; }
+m_padding_introduced() { edit $core '/^struct convoy_reopen_result/,/^};/{/uint32_t reserved;/d}'; }
+m_banned_type() { edit $core 's/uint32_t log_level; /long log_level; /'; }
+m_header_not_alone() { edit $sync '/#include "convoy\/poll.h"/d'; }
+m_symbol_leaked() { edit plugin/convoy.map 's/convoy_query;/convoy_query; convoy_leak;/'; extra_object '__attribute__((visibility("default"))) int convoy_leak(void) { return 0; }'; map=plugin/convoy.map relink "" "$scratch/extra.o"; }
+m_symbol_version_lost() { edit plugin/convoy.map 's/CONVOY_1/CONVOY_2/'; map=plugin/convoy.map relink; }
+m_entry_hidden() { edit plugin/convoy.map '/convoy_query/d'; map=plugin/convoy.map relink; }
+m_data_exported() { edit plugin/convoy.map 's/convoy_query;/convoy_query; convoy_data;/'; extra_object '__attribute__((visibility("default"))) int convoy_data = 1;'; map=plugin/convoy.map relink "" "$scratch/extra.o"; }
+m_thread_local_added() { extra_object 'static __thread int slot; int *convoy_slot(void); __attribute__((used)) int *convoy_slot(void) { return &slot; }'; relink "" "$scratch/extra.o"; }
+m_constructor_added() { extra_object '__attribute__((constructor)) static void early(void) { __asm__ volatile(""); }'; relink "" "$scratch/extra.o"; }
+m_library_needed() { relink "-Wl,--no-as-needed -lm"; }
+m_unloadable() { map=plugin/convoy.map; relink "-Wl,-z,lazy"; }
+m_build_id_lost() { relink "-Wl,--build-id=none"; }
+m_soname_changed() { relink "-Wl,-soname,libconvoy.so.2"; }
+m_dwarf_stripped() { strip --strip-debug build/libconvoy.so.1; }
+m_note_lost() { strip --remove-section=.note.convoy build/libconvoy.so.1; }
+m_file_damaged() { printf '\377' | dd of=build/libconvoy.so.1 bs=1 seek=9000 conv=notrunc 2>/dev/null; }
+m_minor_bumped_in_manifest_only() { edit plugin/families.h 's/FIRST(core, CONVOY_CORE_MAJOR, CONVOY_CORE_MINOR/FIRST(core, CONVOY_CORE_MAJOR, 7/'; rebuild plugin/manifest.c; }
+m_table_built_from_other_headers() { edit $poll '/^struct convoy_poll_call/,/^};/{s/uint32_t votes; /uint32_t votes_other; /}'; rebuild plugin/query.c; cp -a "$top/include/convoy/poll.h" $poll; }
+
+# -- run ----------------------------------------------------------------------------------------------------------------
+
+make -s -C "$top" --no-print-directory -f Makefile -f - print-objects >"$scratch/relative" <<'RULE'
+.PHONY: print-objects
+print-objects:
+	@echo $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o
+RULE
+awk -v top="$top" '{ for (i = 1; i <= NF; i++) printf "%s/%s ", top, $i }' "$scratch/relative" >"$scratch/all-objects"
+cp "$scratch/all-objects" "$scratch/objects"
+map=plugin/convoy.map
+
+fresh_copy
+abi/check.sh build >"$scratch/words" 2>&1 || { fault "the tree fails before anything is broken:
+$(cat "$scratch/words")"; finish; }
+caught=0 missed=0
+printf '%-34s %s\n' mutation "caught by"
+for mutation in $(declare -F | awk '{ print $3 }' | grep '^m_'); do
+    fresh_copy
+    map=plugin/convoy.map
+    if ! "$mutation" >"$scratch/words" 2>&1; then
+        fault "$mutation could not be made: $(tail -n 3 "$scratch/words" | tr '\n' ' ')"
+        continue
+    fi
+    if abi/check.sh build >"$scratch/words" 2>&1; then
+        missed=$((missed + 1))
+        printf '%-34s %s\n' "${mutation#m_}" "NOTHING"
+        fault "${mutation#m_} was not caught"
+    else
+        caught=$((caught + 1))
+        printf '%-34s %s\n' "${mutation#m_}" "$(sed -n 's/^abi-check: failed: //p' "$scratch/words")"
+    fi
+done
+echo "$caught mutations caught, $missed missed"
+finish
