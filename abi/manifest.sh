@@ -20,6 +20,6 @@ done
 grep -q '^digest  *matches$' <<<"$said" || fault "the digest is missing or does not match"
 grep -q '^unload  *nodelete$' <<<"$said" || fault "the manifest does not say nodelete"
 grep -q '^soname  *libconvoy\.so\.1$' <<<"$said" || fault "the soname is not libconvoy.so.1"
-id=$(readelf -nW "$bin/libconvoy.so.1" 2>/dev/null | awk '/Build ID:/ { print $3 }')
+id=$(readelf -nW "$bin/libconvoy.so.1" 2>/dev/null | awk '/Build ID:/ { print $NF }')
 grep -q "^build id  *$id\$" <<<"$said" || fault "inspect and readelf see different build ids"
 finish
