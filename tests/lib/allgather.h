@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TEST_ALLGATHER_BYTES_MAX 2048u
+#define TEST_ALLGATHER_BYTES_MAX 65536u
 
 struct test_allgather;
 
