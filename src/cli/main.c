@@ -16,10 +16,10 @@ struct main_command {
 };
 
 static const struct main_command main_commands[] = {
+    {"inspect", convoy_cli_inspect, "what a plugin file says about itself, without running it"},
     {"perf", convoy_cli_perf, "measure poll reduce or sync gather among processes of this machine"},
     {"perf-rank", convoy_cli_perf_rank, NULL}, /* one process of perf */
     {"run", convoy_cli_run, "replay a serving trace through real processes and check every result"},
-    {"inspect", convoy_cli_inspect, "what a plugin file says about itself, without running it"},
     {"version", convoy_cli_version, "release, families and wire versions of this command"},
 };
 

@@ -65,6 +65,16 @@ static int32_t run_prepare(struct run *run, struct convoy_error *error)
     return CONVOY_OK;
 }
 
+/* Logs of an earlier, larger replay would look like a part of this one. */
+static void run_remove_logs(const struct run *run)
+{
+    for (uint32_t rank = 0; rank < CONVOY_SHAPE_RANKS_MAX; rank++) {
+        char path[CONVOY_PLACE_PATH_BYTES + 32];
+        (void)snprintf(path, sizeof path, "%s/rank-%u.log", run->options.out, rank);
+        (void)unlink(path);
+    }
+}
+
 static uint64_t run_deadline(const struct run *run)
 {
     uint64_t seconds = run->options.deadline_s;
@@ -232,6 +242,7 @@ static int run_all(struct run *run)
                                        .shown_ns = convoy_now_ns()};
     int code = CONVOY_EXIT_FAILURE;
     run_announce(run);
+    run_remove_logs(run);
     convoy_crew_init(&run->crew);
     if (run_start(run, &error) == CONVOY_OK) {
         run_watch(run, &progress);

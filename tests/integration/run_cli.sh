@@ -83,6 +83,16 @@ printf '%s\r\n%s' "$good" '{"x": [], "timestamp": 9000000, "input_length": 1, "o
 check replay_skips_two_idle_hours 0 'committed 2, dropped 0' "$convoy" run --trace "$work/crlf.jsonl" --out "$work/crlf"
 check replay_in_a_multiple_of_real_time_passes 0 'replay passed' "$convoy" run --speed 50 --trace "$small" --out "$work/paced"
 
+check replay_stops_when_a_log_is_full 1 'replay ended early: a log is full .* every result equals the reference' \
+    "$convoy" run --dp 8 --tp 1 --log-mib 1 --out "$work/full"
+check replay_stops_at_its_deadline 1 'replay ended early: its deadline passed .* every result equals the reference' \
+    "$convoy" run --speed 1 --deadline 1 --out "$work/late"
+check replay_of_no_plugin_names_the_file 1 'cannot load the plugin: .*small.jsonl' \
+    "$convoy" run --plugin "$small" --trace "$small" --out "$work/noplugin"
+check replay_leaves_no_logs_of_a_larger_one 0 '^rank-3.log$' bash -c "
+    '$convoy' run --dp 8 --tp 1 --trace '$small' --out '$work/shrink' && '$convoy' run --trace '$small' --out '$work/shrink' &&
+    ! ls '$work/shrink' | grep rank-4.log && ls '$work/shrink'"
+
 # Faults: exit code 1, what each surviving rank saw, and a reference that holds up to the fault.
 early='replay ended early: the fault .* was injected; up to there every result equals the reference'
 check fault_kill_ends_early 1 "$early" "$convoy" run --fault kill:1@40 --trace "$small" --out "$work/kill"
@@ -123,6 +133,20 @@ grep -q 'replay ended early: it was interrupted; up to there every result equals
     "$work/interrupt_ends_cleanly.all" || why="$why; not said"
 report interrupt_ends_cleanly "$why"
 
+# The ranks hold the pipe open; it ends only when all of them have died with their parent.
+mkfifo "$work/orphans"
+"$convoy" run --speed 1 --out "$work/killed" >"$work/orphans" 2>&1 &
+pid=$!
+sent=
+while read -r -t 30 line; do
+    [[ $line == step* && -z $sent ]] && sent=yes && kill -KILL "$pid"
+done <"$work/orphans"
+code=$? # 1 is the end of the pipe, above 128 the time limit
+wait "$pid" 2>/dev/null
+why=
+[ "$code" -le 128 ] && [ -n "$sent" ] || why="the ranks outlive their parent"
+report ranks_die_with_their_parent "$why"
+
 # The checker notices a log that was changed after the run: the last reduced value of each rank, a torn file, and a
 # file of another replay. (tests/unit/test_reference.c has a lie for every field.)
 check reference_accepts_an_honest_log 0 'are equal' "$bin/convoy-reference" "$work/run" 4
@@ -146,5 +170,24 @@ check perf_poll_prints_json 0 '"what": ?"poll"' "$convoy" perf poll --ranks 2 --
 check perf_sync_prints_json 0 '"what": ?"sync"' "$convoy" perf sync --ranks 2 --rounds 500 --json
 check perf_keyed_lists_run 0 'median' "$convoy" perf poll --ranks 2 --n 64 --lists 3 --keyed --fresh --rounds 300
 check perf_paced_pinned_runs 0 'paced, pinned' "$convoy" perf poll --ranks 2 --n 8 --rounds 100 --paced --pin
+
+# Two hosts: needs the right to make network namespaces. They are gone afterwards, whatever happened.
+if ip netns add "convoy-probe-$$" 2>/dev/null; then
+    ip netns del "convoy-probe-$$"
+    two_hosts() { # NAME CODE PATTERN ARGUMENTS...
+        local name=$1 wanted=$2 pattern=$3
+        shift 3
+        check "$name" "$wanted" "$pattern" bash -c "
+            '$convoy' perf \"\$@\" & wait \$!; code=\$?
+            ip netns | grep -q \"convoy-\$!-\" && echo a namespace is left && exit 99; exit \$code" - "$@"
+    }
+    two_hosts perf_two_hosts_poll_runs 0 '2 ranks on 2 hosts' poll --ranks 2 --hosts 2 --rounds 200
+    two_hosts perf_two_hosts_sync_runs 0 '4 ranks on 2 hosts' sync --ranks 4 --hosts 2 --rounds 200
+    two_hosts perf_two_hosts_failure_leaves_nothing 1 'cannot load the plugin' poll --hosts 2 --plugin "$small"
+    two_hosts perf_two_hosts_deadline_leaves_nothing 1 'not done after 1 s' poll --hosts 2 --rounds 100000000 --deadline 1
+else
+    echo "[  SKIPPED ] perf_two_hosts"
+    echo "    skipped: this user cannot make network namespaces"
+fi
 
 [ "$failures" -eq 0 ]
