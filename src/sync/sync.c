@@ -12,6 +12,7 @@ struct convoy_sync {
     struct convoy_engine *engine;
     const int32_t *member_ids;
     uint32_t own_index;
+    convoy_operation operation; /* last one published here; the group's others are no gathers */
     struct convoy_grid grid;
     struct convoy_gather gather;
     struct convoy_placement placement;
@@ -85,7 +86,9 @@ static int32_t sync_publish(struct convoy_sync *sync, const struct convoy_sync_c
         contribution.payload_bytes =
             (uint32_t)convoy_intake_encode(&sync->grid, call, sync->own_index, payload);
     }
-    return convoy_engine_publish(sync->engine, &contribution, operation_out, error);
+    status = convoy_engine_publish(sync->engine, &contribution, operation_out, error);
+    sync->operation = status == CONVOY_OK ? *operation_out : 0;
+    return status;
 }
 
 int32_t convoy_sync_start(struct convoy_sync *sync, const struct convoy_sync_call *call,
@@ -161,11 +164,22 @@ static int32_t sync_end(struct convoy_sync *sync, convoy_operation operation, in
     return status;
 }
 
+/* Before the engine is asked: the operation is a gather's, and its result has room. */
+static int32_t sync_check(const struct convoy_sync *sync, convoy_operation operation,
+                          const struct convoy_sync_result *result, struct convoy_error *error)
+{
+    if (operation != sync->operation || operation == 0) {
+        return convoy_error_set(error, CONVOY_CLOSED, "operation %llu is no gather of this group, or is stale",
+                                (unsigned long long)operation);
+    }
+    return convoy_deliver_check(&sync->grid, result, error);
+}
+
 int32_t convoy_sync_test(struct convoy_sync *sync, convoy_operation operation, struct convoy_sync_result *result_out,
                          struct convoy_error *error)
 {
     struct convoy_round_summary summary;
-    int32_t status = convoy_deliver_check(&sync->grid, result_out, error);
+    int32_t status = sync_check(sync, operation, result_out, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -177,7 +191,7 @@ int32_t convoy_sync_wait(struct convoy_sync *sync, convoy_operation operation, u
                          struct convoy_sync_result *result_out, struct convoy_error *error)
 {
     struct convoy_round_summary summary;
-    int32_t status = convoy_deliver_check(&sync->grid, result_out, error);
+    int32_t status = sync_check(sync, operation, result_out, error);
     if (status != CONVOY_OK) {
         return status;
     }

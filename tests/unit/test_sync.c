@@ -359,6 +359,21 @@ static void test_sync_engine_that_cannot_begin_is_passed_on(void **state)
     assert_int_equal(tested_sync_test(f->sync, 1, &f->result, &f->error), CONVOY_CLOSED);
 }
 
+/* A group runs operations of other families too; their values are no gathers. */
+static void test_sync_operation_of_another_family_is_closed(void **state)
+{
+    struct fixture *f = *state;
+    struct convoy_sync_call call = {0};
+    convoy_operation operation;
+    assert_int_equal(tested_sync_test(f->sync, OPERATION, &f->result, &f->error), CONVOY_CLOSED);
+    assert_int_equal(tested_sync_test(f->sync, 0, &f->result, &f->error), CONVOY_CLOSED);
+    assert_int_equal(tested_sync_start(f->sync, &call, &operation, NULL), CONVOY_OK);
+    assert_int_equal(tested_sync_wait(f->sync, OPERATION + 1, 0, &f->result, &f->error), CONVOY_CLOSED);
+    assert_int_equal(f->engine.waited, 0);
+    assert_untouched(f);
+    assert_int_equal(tested_sync_wait(f->sync, operation, 0, &f->result, &f->error), CONVOY_OK);
+}
+
 static void test_sync_row_that_may_not_fit_the_blob_is_limit(void **state)
 {
     struct fixture *f = *state;
@@ -414,6 +429,7 @@ int main(void)
         CASE(test_sync_refused_call_sends_nothing_unless_asked_to),
         CASE(test_sync_refused_blocking_call_waits_for_its_error_row),
         CASE(test_sync_engine_that_cannot_begin_is_passed_on),
+        CASE(test_sync_operation_of_another_family_is_closed),
         CASE(test_sync_row_that_may_not_fit_the_blob_is_limit),
 #ifdef CONVOY_FAULTS
         CASE(test_sync_open_without_memory_gives_everything_back),
