@@ -27,8 +27,7 @@ POLL_ENGINE_SOURCES := contribute poll two_level
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema sync
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
-CLI_SOURCES := board crew histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank \
-               replay report run run_check run_fault run_log run_options scheduler trace two_hosts version
+CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options scheduler trace two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := histogram options plan reference run_fault run_log scheduler trace
 

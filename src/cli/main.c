@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `convoy` command: finds the sub-command and hands over. Errors go to stderr; exit code 2 is usage, 1 failure. */
+#include "cli/doctor.h"
 #include "cli/inspect.h"
 #include "cli/options.h"
 #include "cli/perf.h"
@@ -16,6 +17,7 @@ struct main_command {
 };
 
 static const struct main_command main_commands[] = {
+    {"doctor", convoy_cli_doctor, "one page about this machine: memory, limits, permissions, UCX, settings"},
     {"inspect", convoy_cli_inspect, "what a plugin file says about itself, without running it"},
     {"perf", convoy_cli_perf, "measure poll reduce or sync gather among processes of this machine"},
     {"perf-rank", convoy_cli_perf_rank, NULL}, /* one process of perf */
