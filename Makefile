@@ -19,9 +19,9 @@ RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
-CORE_SOURCES := error latency log memory negotiate settings status
+CORE_SOURCES := error fault latency log memory negotiate settings status
 NET_SOURCES := auth bootstrap fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
-ROUND_SOURCES := call_log call_log_json collect dump engine fingerprint finish operation partial remote remote_peers remote_reopen remote_round remote_status remote_wire reopen report report_text seal segment stall stats stats_prometheus wait
+ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial remote remote_peers remote_reopen remote_round remote_status remote_wire reopen report report_text seal segment stall stats stats_prometheus wait
 POLL_SOURCES := capture check consensus decided gate inject keyed order outcome payload positional result table
 POLL_ENGINE_SOURCES := contribute poll two_level
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema sync

@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <errno.h>
@@ -110,6 +111,7 @@ static int32_t group_open_engine(struct convoy_group *group, const struct convoy
 static int32_t group_open_steps(struct convoy_group *group, struct convoy_error *error)
 {
     struct convoy_agreement agreement = {.epoch = group->options.epoch != 0 ? group->options.epoch : 1, .wire = 1};
+    CONVOY_POINT(open_started);
     if (group->options.member_count == 1) {
         return group_open_engine(group, &agreement, error);
     }
@@ -124,6 +126,7 @@ static int32_t group_open_steps(struct convoy_group *group, struct convoy_error 
         status = convoy_bootstrap_connect(bootstrap, &agreement, error);
     }
     if (status == CONVOY_OK) {
+        CONVOY_POINT(open_met);
         status = group_open_engine(group, &agreement, error);
         if (status != CONVOY_OK) {
             convoy_bootstrap_fail(bootstrap, error);
@@ -155,6 +158,7 @@ int32_t convoy_group_open_run(struct convoy_group *group)
     group->bootstrap = NULL;
     (void)pthread_mutex_unlock(&group->lock);
     convoy_bootstrap_close(bootstrap);
+    CONVOY_POINT(open_finished);
 
     (void)pthread_mutex_lock(&group->lock);
     group->open_status = status;

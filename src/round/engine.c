@@ -137,6 +137,7 @@ int32_t convoy_engine_open(const struct convoy_engine_options *options, struct c
     if (status != CONVOY_OK) {
         goto undo_create;
     }
+    CONVOY_POINT(open_joined);
     convoy_engine_waiting_init(engine);
     if (engine->local_count < engine->member_count) {
         status = convoy_remote_open(engine, bootstrap, options->partial_bytes_max, error);
@@ -163,9 +164,14 @@ static void engine_say_goodbye(struct convoy_engine *engine)
 {
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
     uint64_t next = convoy_engine_is_open(engine) ? round + 1 : engine->next_round;
+    CONVOY_POINT(close_before_goodbye);
+    if (CONVOY_MUTATED(goodbye_not_said)) {
+        return;
+    }
     atomic_store(&convoy_segment_slot(&engine->segment, engine->local_index)->closed, 1);
     (void)convoy_engine_seal(engine, engine->local_index, next, CONVOY_SEAL_CLOSED);
     convoy_engine_wake(engine);
+    CONVOY_POINT(close_after_goodbye);
 }
 
 void convoy_engine_close(struct convoy_engine *engine, uint64_t deadline_ns)

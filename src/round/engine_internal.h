@@ -13,6 +13,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "core/status.h"
 
@@ -168,6 +169,13 @@ int32_t convoy_engine_fail_sealed(struct convoy_engine *engine);
 /* Ends the open operation with a status that every later test of it returns. */
 int32_t convoy_engine_end(struct convoy_engine *engine, int32_t status, const struct convoy_error *error);
 
+/* operation.c: fills and publishes this member's cell of the next round. False: it was sealed before. */
+bool convoy_engine_contribute(struct convoy_engine *engine);
+
+/* degrade.c: turns PEER_LOST into a round of the next epoch where the policy says so; every other status is returned
+ * as it is. IN_PROGRESS: the operation is open again (or, not waiting, agreement is under way). */
+int32_t convoy_engine_degrade(struct convoy_engine *engine, int32_t status, uint64_t deadline_ns, bool is_waiting);
+
 /* seal.c: tries to seal one local member's cell of the open round. True when the cell is sealed now, by whomever. */
 bool convoy_engine_seal(struct convoy_engine *engine, uint32_t local, uint64_t round, uint32_t reason);
 
@@ -213,13 +221,5 @@ void convoy_engine_report_diverged_text(struct convoy_engine *engine, uint64_t r
 
 /* The members of a report as words for an error text: "ranks 1, 2 and 5 more". */
 void convoy_engine_report_names(const struct convoy_engine *engine, uint32_t condition_mask, char *text, size_t bytes);
-
-/* Mutations: compiled-in faults of the protocol, each of which some test must notice (see tests/mutation). */
-#ifdef CONVOY_MUTATIONS
-bool convoy_mutated(const char *name);
-#define CONVOY_MUTATED(name) convoy_mutated(name)
-#else
-#define CONVOY_MUTATED(name) false
-#endif
 
 #endif

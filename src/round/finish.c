@@ -4,6 +4,7 @@
 
 int32_t convoy_engine_end(struct convoy_engine *engine, int32_t status, const struct convoy_error *error)
 {
+    CONVOY_POINT(round_ended);
     bool is_broken = status == CONVOY_PEER_LOST || status == CONVOY_BROKEN || status == CONVOY_UNREACHABLE;
     engine->ended_status = status;
     if (error != NULL) {
@@ -38,14 +39,17 @@ static void finish_member(struct convoy_engine *engine, struct convoy_round_pass
                           const struct convoy_cell *cell)
 {
     const struct convoy_contribution *own = &engine->contribution;
-    pass->votes_and &= CONVOY_MUTATED("votes_not_merged") ? UINT32_MAX : cell->votes;
+    pass->votes_and &= CONVOY_MUTATED(votes_not_merged) ? UINT32_MAX : cell->votes;
     pass->votes_or |= cell->votes;
     finish_tag(pass, cell->tag);
-    if (cell->fingerprint != engine->fingerprint && !CONVOY_MUTATED("fingerprint_ignored")) {
+    if (cell->fingerprint != engine->fingerprint && !CONVOY_MUTATED(fingerprint_ignored)) {
         pass->diverged_member = pass->diverged_member < member ? pass->diverged_member : member;
         return;
     }
     if (pass->merge_status != CONVOY_OK || pass->diverged_member < engine->member_count) {
+        return;
+    }
+    if ((cell->info & CONVOY_INFO_ERROR) != 0 && CONVOY_MUTATED(error_row_ignored)) {
         return;
     }
     if ((cell->info & CONVOY_INFO_ERROR) != 0) {
@@ -123,13 +127,14 @@ static int32_t finish_refused(struct convoy_engine *engine, const struct convoy_
 int32_t convoy_engine_finish_local(struct convoy_engine *engine)
 {
     struct convoy_round_pass pass;
+    CONVOY_POINT(collect_complete);
     convoy_engine_pass(engine, &pass);
     return convoy_engine_conclude(engine, &pass);
 }
 
 int32_t convoy_engine_conclude(struct convoy_engine *engine, const struct convoy_round_pass *pass)
 {
-    bool tags_differ = pass->tag_min != pass->tag_max && !CONVOY_MUTATED("tags_ignored");
+    bool tags_differ = pass->tag_min != pass->tag_max && !CONVOY_MUTATED(tags_ignored);
     if (pass->diverged_member < engine->member_count || tags_differ) {
         return finish_diverged(engine, pass);
     }

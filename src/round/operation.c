@@ -26,7 +26,7 @@ static int32_t operation_begin(struct convoy_engine *engine, uint8_t **payload_o
     if (atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE) {
         return operation_refuse_start(engine, error);
     }
-    uint64_t cell_round = CONVOY_MUTATED("one_cell_for_two") ? 0 : engine->next_round;
+    uint64_t cell_round = CONVOY_MUTATED(one_cell_for_two) ? 0 : engine->next_round;
     *payload_out = convoy_segment_cell(&engine->segment, engine->local_index, cell_round)->payload;
     return CONVOY_OK;
 }
@@ -36,7 +36,8 @@ static void operation_fill_cell(struct convoy_engine *engine, uint64_t round)
 {
     struct convoy_contribution *own = &engine->contribution;
     struct convoy_cell *cell = convoy_segment_cell(&engine->segment, engine->local_index, round);
-    if (engine->cold_prints[round & 1] != engine->fingerprint) {
+    bool is_stale = engine->cold_prints[round & 1] != engine->fingerprint;
+    if (is_stale && !(CONVOY_MUTATED(cold_line_stale) && engine->cold_prints[round & 1] != 0)) {
         cell->cold = own->header;
         engine->cold_prints[round & 1] = engine->fingerprint;
     }
@@ -49,6 +50,32 @@ static void operation_fill_cell(struct convoy_engine *engine, uint64_t round)
     } else {
         cell->info = own->payload_bytes;
     }
+}
+
+bool convoy_engine_contribute(struct convoy_engine *engine)
+{
+    uint64_t round = engine->next_round;
+    engine->contribution.header.wire = engine->agreement.wire;
+    engine->contribution.header.epoch = CONVOY_MUTATED(epoch_not_in_fingerprint) ? 0 : convoy_engine_epoch(engine);
+    engine->fingerprint = convoy_fingerprint(&engine->contribution.header);
+    engine->scan = 0;
+    atomic_store_explicit(&engine->round, round, memory_order_relaxed);
+    atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
+    atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
+    bool is_published;
+    if (CONVOY_MUTATED(number_before_payload)) {
+        is_published = convoy_engine_swap_own(engine, round);
+        operation_fill_cell(engine, round);
+    } else {
+        operation_fill_cell(engine, round);
+        CONVOY_POINT(publish_before_swap);
+        is_published = convoy_engine_swap_own(engine, round);
+    }
+    CONVOY_POINT(publish_after_swap);
+    if (is_published) {
+        convoy_engine_wake(engine);
+    }
+    return is_published;
 }
 
 /* This member's own cell was sealed before it could publish: the round has ended without it. */
@@ -69,29 +96,12 @@ static int32_t operation_publish(struct convoy_engine *engine, const struct conv
     if (atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE) {
         return operation_refuse_start(engine, error);
     }
-    uint64_t round = engine->next_round;
     engine->contribution = *contribution;
-    engine->contribution.header.wire = engine->agreement.wire;
-    engine->contribution.header.epoch = convoy_engine_epoch(engine);
-    engine->fingerprint = convoy_fingerprint(&engine->contribution.header);
-    engine->scan = 0;
     convoy_operation operation = (++engine->operation_count << 8) | 1;
-    atomic_store_explicit(&engine->round, round, memory_order_relaxed);
     atomic_store_explicit(&engine->operation, operation, memory_order_relaxed);
-    atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
-    atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
-    bool is_published;
-    if (CONVOY_MUTATED("number_before_payload")) {
-        is_published = convoy_engine_swap_own(engine, round);
-        operation_fill_cell(engine, round);
-    } else {
-        operation_fill_cell(engine, round);
-        is_published = convoy_engine_swap_own(engine, round);
-    }
-    if (!is_published) {
+    if (!convoy_engine_contribute(engine)) {
         return operation_sealed(engine, error);
     }
-    convoy_engine_wake(engine);
     *operation_out = operation;
     return CONVOY_OK;
 }
@@ -134,6 +144,7 @@ static int32_t operation_test(struct convoy_engine *engine, convoy_operation ope
         convoy_engine_check_peers(engine);
         status = convoy_engine_collect(engine);
     }
+    status = convoy_engine_degrade(engine, status, 0, false);
     return operation_result(engine, status, summary_out, error);
 }
 
@@ -161,7 +172,7 @@ static int32_t operation_abandon(struct convoy_engine *engine, convoy_operation 
     }
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
     for (uint32_t local = 0; local < engine->local_count; local++) {
-        if (!convoy_engine_is_lost(engine, engine->local_members[local])) {
+        if (!convoy_engine_is_lost(engine, engine->local_members[local]) && !CONVOY_MUTATED(abandon_seals_nothing)) {
             (void)convoy_engine_seal(engine, local, round, CONVOY_SEAL_ABANDON);
         }
     }

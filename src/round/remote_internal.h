@@ -139,6 +139,7 @@ void convoy_remote_down(void *user, uint32_t peer, int32_t ucx_status);
 void convoy_remote_tell_failed(struct convoy_remote *remote, int32_t status, uint32_t culprit);
 void convoy_remote_resend(struct convoy_remote *remote, uint32_t member, uint64_t word);
 int32_t convoy_remote_consume(struct convoy_engine *engine);
+void convoy_remote_write_blob(struct convoy_segment_blob *blob, const uint8_t *bytes, size_t length);
 
 /* remote_status.c: the table of members of other hosts. */
 void convoy_remote_saw_host(struct convoy_remote *remote, uint32_t host, uint64_t word, uint64_t tag);

@@ -19,7 +19,8 @@ uint32_t convoy_remote_leader(const struct convoy_engine *engine)
 
 bool convoy_remote_is_leader(const struct convoy_engine *engine)
 {
-    return convoy_remote_leader(engine) == engine->local_index;
+    return convoy_remote_leader(engine) == engine->local_index &&
+           !(CONVOY_MUTATED(successor_never_leads) && engine->local_index != 0);
 }
 
 /* Whether the leader of this host is still there; a member that is not the leader watches it. */

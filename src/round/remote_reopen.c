@@ -150,11 +150,10 @@ static void reopen_store_result(struct convoy_remote *remote, uint64_t round, co
 {
     struct convoy_engine *engine = remote->engine;
     struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, round);
-    if (reopen_complete_round(engine) >= round || length == 0 || length > remote->blob_bytes) {
+    if (CONVOY_MUTATED(result_not_handed_over) || reopen_complete_round(engine) >= round || length == 0 || length > remote->blob_bytes) {
         return;
     }
-    memcpy(blob->bytes, bytes, length);
-    blob->length = length;
+    convoy_remote_write_blob(blob, bytes, length);
     atomic_store(&blob->word, convoy_word(reopen_generation(engine), round));
 }
 
@@ -181,7 +180,7 @@ static void reopen_take_state(struct convoy_remote *remote, uint32_t host, const
         return;
     }
     reopen->answered[host] = true;
-    if (body->has_promise != 0 &&
+    if (body->has_promise != 0 && !CONVOY_MUTATED(promise_not_completed) &&
         (!reopen->has_promise || body->decision.generation > reopen->decision.generation)) {
         reopen->has_promise = true;
         reopen->decision = body->decision;
@@ -210,6 +209,7 @@ static void reopen_take_proposal(struct convoy_remote *remote, uint32_t member, 
     if (body->decision.generation > reopen_generation(engine)) {
         reopen_store_result(remote, body->complete_round, result, body->result_length);
         reopen_write_promise(engine, &body->decision);
+        CONVOY_POINT(reopen_promised);
     }
     convoy_remote_send(remote, member, CONVOY_MESSAGE_ACCEPT, body->decision.generation, NULL, 0);
 }
@@ -278,6 +278,7 @@ static void reopen_send_proposal(struct convoy_remote *remote)
     memcpy(remote->scratch, &body, sizeof body);
     convoy_remote_broadcast(remote, CONVOY_MESSAGE_PROPOSE, body.generation, remote->scratch,
                             sizeof body + body.result_length);
+    CONVOY_POINT(reopen_proposed);
 }
 
 static void reopen_begin_query(struct convoy_remote *remote)
@@ -300,6 +301,7 @@ static void reopen_begin_query(struct convoy_remote *remote)
     reopen->result_length = own.complete_round != 0 ? (uint32_t)blob->length : 0;
     memcpy(reopen->result, blob->bytes, reopen->result_length);
     convoy_remote_broadcast(remote, CONVOY_MESSAGE_QUERY, reopen->from_generation, NULL, 0);
+    CONVOY_POINT(reopen_query);
 }
 
 static void reopen_begin_propose(struct convoy_remote *remote)
@@ -336,6 +338,7 @@ static void reopen_coordinate(struct convoy_remote *remote, uint64_t now_ns)
         reopen_begin_propose(remote);
     }
     if (reopen->phase == CONVOY_REOPEN_PROPOSE && reopen_all_answered(remote)) {
+        CONVOY_POINT(reopen_before_commit);
         convoy_remote_broadcast(remote, CONVOY_MESSAGE_COMMIT, reopen->decision.generation, NULL, 0);
         reopen_switch(remote, reopen->decision.generation);
     }
@@ -381,7 +384,7 @@ static int32_t reopen_check_majority(const struct convoy_remote *remote, struct 
         }
     }
     uint32_t left = old_count - unproven;
-    if (unproven == 0 || left * 2 > old_count) {
+    if (unproven == 0 || left * 2 > old_count || CONVOY_MUTATED(majority_ignored)) {
         return CONVOY_OK;
     }
     return convoy_error_set_peer(error, CONVOY_UNREACHABLE, convoy_engine_rank(engine, first), 0,

@@ -16,6 +16,14 @@ static uint64_t round_word(const struct convoy_engine *engine)
     return convoy_word(engine->generation, round_of(engine));
 }
 
+void convoy_remote_write_blob(struct convoy_segment_blob *blob, const uint8_t *bytes, size_t length)
+{
+    (void)atomic_fetch_add(&blob->writes, 1);
+    memcpy(blob->bytes, bytes, length);
+    blob->length = length;
+    (void)atomic_fetch_add(&blob->writes, 1);
+}
+
 /* Publishes bytes in a slot of the segment, unless it is sealed or holds this word already. */
 static bool round_store(struct convoy_engine *engine, struct convoy_segment_blob *blob, const uint8_t *bytes,
                         size_t length)
@@ -25,8 +33,7 @@ static bool round_store(struct convoy_engine *engine, struct convoy_segment_blob
     if (convoy_cell_view_of(old, engine->generation, round_of(engine)) != CONVOY_CELL_PENDING) {
         return false;
     }
-    memcpy(blob->bytes, bytes, length);
-    blob->length = length;
+    convoy_remote_write_blob(blob, bytes, length);
     return atomic_compare_exchange_strong(&blob->word, &old, word);
 }
 
@@ -49,7 +56,9 @@ static void round_send_partial(struct convoy_remote *remote)
     size_t length = sizeof head + head.payload_bytes;
     (void)round_store(engine, convoy_segment_partial(&engine->segment, round_of(engine)), remote->scratch, length);
     remote->sent_word = round_word(engine);
+    CONVOY_POINT(lead_before_send);
     convoy_remote_broadcast(remote, CONVOY_MESSAGE_PARTIAL, remote->sent_word, remote->scratch, length);
+    CONVOY_POINT(lead_after_send);
 }
 
 void convoy_remote_resend(struct convoy_remote *remote, uint32_t member, uint64_t word)
@@ -153,6 +162,9 @@ static size_t round_build_rows(struct convoy_remote *remote, struct convoy_parti
         if (host == remote->own_host || (from->is_lost && from->member_count == 0)) {
             continue;
         }
+        if (box->word != word && CONVOY_MUTATED(second_hop_skipped)) {
+            continue;
+        }
         if (box->word != word) {
             return 0;
         }
@@ -199,7 +211,7 @@ static void round_lead(struct convoy_remote *remote, bool is_local_complete)
     if (!remote->was_leader) { /* succession: what the old leader knew, the others still have */
         remote->was_leader = true;
         remote->sent_word = 0;
-        if (!CONVOY_MUTATED("no_request_by_successor")) {
+        if (!CONVOY_MUTATED(no_request_by_successor)) {
             convoy_remote_broadcast(remote, CONVOY_MESSAGE_REQUEST, word, NULL, 0);
         }
     }
@@ -212,7 +224,9 @@ static void round_lead(struct convoy_remote *remote, bool is_local_complete)
     }
     size_t length = round_build_result(remote, &head);
     if (length != 0) {
+        CONVOY_POINT(lead_before_result);
         (void)round_store(engine, convoy_segment_result(&engine->segment, round_of(engine)), remote->scratch, length);
+        CONVOY_POINT(lead_after_result);
         convoy_engine_wake(engine);
     }
 }
@@ -266,6 +280,19 @@ static int32_t round_end_failed(struct convoy_engine *engine, int32_t status, ui
     return convoy_engine_end(engine, status, &error);
 }
 
+/* A result that does not fit together is being replaced (reopen hands over another host's), or the segment is damaged. */
+static int32_t round_unreadable(struct convoy_engine *engine, const struct convoy_segment_blob *blob, uint64_t writes)
+{
+    if ((writes & 1) != 0 || atomic_load(&blob->writes) != writes) {
+        return CONVOY_IN_PROGRESS;
+    }
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    (void)convoy_error_set(&error, CONVOY_INVARIANT, "group %.*s: the result of round %llu in the segment is damaged",
+                           (int)engine->group->name_length, engine->group->name,
+                           (unsigned long long)round_of(engine));
+    return convoy_engine_end(engine, CONVOY_INVARIANT, &error);
+}
+
 /* Finishes from the result that lies in the segment. */
 int32_t convoy_remote_consume(struct convoy_engine *engine)
 {
@@ -273,9 +300,11 @@ int32_t convoy_remote_consume(struct convoy_engine *engine)
     const struct convoy_contribution *own = &engine->contribution;
     const struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, round_of(engine));
     struct convoy_partial_head head;
-    if (blob->length > remote->blob_bytes ||
-        !convoy_partial_read(&head, blob->bytes, blob->length, engine->member_count)) {
-        return convoy_engine_end(engine, CONVOY_INVARIANT, NULL);
+    uint64_t writes = atomic_load(&blob->writes);
+    size_t length = blob->length;
+    if ((writes & 1) != 0 || length > remote->blob_bytes ||
+        !convoy_partial_read(&head, blob->bytes, length, engine->member_count)) {
+        return round_unreadable(engine, blob, writes);
     }
     if ((head.flags & CONVOY_PARTIAL_FAILED) != 0) {
         return round_end_failed(engine, head.status, head.culprit,
@@ -300,6 +329,9 @@ int32_t convoy_remote_consume(struct convoy_engine *engine)
     } else if (head.status == CONVOY_OK) {
         own->merge->begin(own->merge_state);
         pass.merge_status = own->merge->partial(own->merge_state, blob->bytes + sizeof head, head.payload_bytes);
+    }
+    if (atomic_load(&blob->writes) != writes) {
+        return CONVOY_IN_PROGRESS;
     }
     return convoy_engine_conclude(engine, &pass);
 }

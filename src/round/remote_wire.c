@@ -57,6 +57,9 @@ void convoy_remote_broadcast(struct convoy_remote *remote, enum convoy_message_k
     for (uint32_t host = 0; host < remote->host_count; host++) {
         if (host != remote->own_host && !remote->hosts[host].is_lost) {
             convoy_remote_send(remote, remote->hosts[host].leader, kind, word, data, bytes);
+            if (kind == CONVOY_MESSAGE_PARTIAL) {
+                CONVOY_POINT(lead_sent_one);
+            }
         }
     }
 }
@@ -66,7 +69,7 @@ static void wire_keep(struct convoy_remote *remote, struct convoy_remote_box *bo
                       const uint8_t *data, bool is_failure)
 {
     struct convoy_remote_box *box = &boxes[message->word & 1];
-    if (box->word == message->word && !is_failure && !CONVOY_MUTATED("repeats_kept")) {
+    if (box->word == message->word && !is_failure && !CONVOY_MUTATED(repeats_kept)) {
         remote->dropped_repeat++;
         return;
     }
@@ -153,7 +156,7 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
         return;
     }
     memcpy(&message, header, sizeof message);
-    if (sodium_memcmp(message.token, remote->token, sizeof message.token) != 0) {
+    if (sodium_memcmp(message.token, remote->token, sizeof message.token) != 0 && !CONVOY_MUTATED(token_not_checked)) {
         remote->dropped_token++;
         return;
     }

@@ -53,9 +53,10 @@ void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, cons
     engine->generation = generation;
     engine->lost_count = 0;
     for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {
-        engine->lost[word] = lost[word];
-        engine->lost_count += (uint32_t)__builtin_popcountll(lost[word]);
+        engine->lost[word] = CONVOY_MUTATED(reopen_keeps_generation_of_lost) ? 0 : lost[word];
+        engine->lost_count += (uint32_t)__builtin_popcountll(engine->lost[word]);
     }
+    engine->next_round += CONVOY_MUTATED(round_number_not_repeated) ? 1 : 0;
     for (uint32_t parity = 0; parity < 2; parity++) {
         engine->own_words[parity] =
             atomic_load(&convoy_segment_cell(&engine->segment, engine->local_index, parity)->word);
@@ -104,7 +105,9 @@ static int32_t reopen_local(struct convoy_engine *engine, struct convoy_error *e
         reopen_look_around(engine);
         reopen_write_proposal(engine, engine->generation + 1);
         uint64_t next = (uint64_t)engine->local_index << 12 | (engine->generation + 1);
+        CONVOY_POINT(reopen_before_switch);
         (void)atomic_compare_exchange_strong(&head->generation, &word, next); /* whoever wins, the next look adopts */
+        CONVOY_POINT(reopen_after_switch);
     }
 }
 

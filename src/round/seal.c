@@ -22,7 +22,7 @@ bool convoy_engine_swap_own(struct convoy_engine *engine, uint64_t round)
     struct convoy_cell *cell = convoy_segment_cell(&engine->segment, engine->local_index, round);
     uint64_t word = convoy_word(engine->generation, round);
     uint64_t expected = engine->own_words[round & 1];
-    if (CONVOY_MUTATED("publish_overwrites_seal")) {
+    if (CONVOY_MUTATED(publish_overwrites_seal)) {
         atomic_store(&cell->word, word);
         return true;
     }
@@ -41,14 +41,16 @@ bool convoy_engine_seal(struct convoy_engine *engine, uint32_t local, uint64_t r
     uint64_t sealed = convoy_word_sealed(engine->generation, round, reason, engine->local_index);
     uint64_t word = atomic_load(&cell->word);
     while (seal_is_unpublished(word, engine->generation, round)) {
-        if (CONVOY_MUTATED("no_seal")) {
+        if (CONVOY_MUTATED(no_seal)) {
             return true;
         }
+        CONVOY_POINT(seal_before_swap);
         if (atomic_compare_exchange_strong(&cell->word, &word, sealed)) {
+            CONVOY_POINT(seal_after_swap);
             convoy_engine_wake(engine);
             return true;
         }
-        if (CONVOY_MUTATED("no_reread_after_failed_swap")) {
+        if (CONVOY_MUTATED(no_reread_after_failed_swap)) {
             return true;
         }
     }
@@ -58,7 +60,7 @@ bool convoy_engine_seal(struct convoy_engine *engine, uint32_t local, uint64_t r
 void convoy_engine_wake(struct convoy_engine *engine)
 {
     struct convoy_segment_head *head = convoy_segment_head(&engine->segment);
-    if (atomic_load(&head->sleepers) == 0 || CONVOY_MUTATED("no_wake")) {
+    if (atomic_load(&head->sleepers) == 0 || CONVOY_MUTATED(no_wake)) {
         return;
     }
     (void)atomic_fetch_add(&head->wake, 1);
@@ -117,7 +119,7 @@ static void seal_check_local(struct convoy_engine *engine)
         return;
     }
     for (nfds_t i = 0; i < count; i++) {
-        if ((engine->pollfds[i].revents & POLLIN) != 0) { /* a pidfd is readable once its process has ended */
+        if ((engine->pollfds[i].revents & POLLIN) != 0 && !CONVOY_MUTATED(dead_not_noticed)) { /* a pidfd is readable once its process has ended */
             convoy_engine_note_loss(engine, engine->local_members[engine->poll_members[i]], false,
                                     CONVOY_NOTICED_PROCESS);
             seal_gone(engine, engine->poll_members[i]);

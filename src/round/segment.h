@@ -50,7 +50,8 @@ struct convoy_segment_head {
 struct convoy_segment_blob {
     _Atomic uint64_t word;
     uint64_t length;
-    uint64_t reserved[6];
+    _Atomic uint64_t writes; /* odd while the bytes change: a reader looks before and after */
+    uint64_t reserved[5];
     uint8_t bytes[];
 };
 

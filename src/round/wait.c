@@ -108,6 +108,9 @@ static int32_t wait_canceled(struct convoy_engine *engine)
 
 static int32_t wait_timed_out(struct convoy_engine *engine)
 {
+    if (CONVOY_MUTATED(timeout_ends_operation)) {
+        return convoy_engine_end(engine, CONVOY_TIMED_OUT, NULL);
+    }
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_STUCK, memory_order_relaxed);
     convoy_engine_report_fill(engine, CONVOY_TIMED_OUT, CONVOY_FIELD_NONE);
     return CONVOY_TIMED_OUT;
@@ -151,11 +154,8 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
     }
 }
 
-int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_ns)
+static int32_t wait_once(struct convoy_engine *engine, uint64_t timeout_ns)
 {
-    if (!engine->waiting.is_settled) {
-        wait_settle(engine);
-    }
     for (uint32_t i = 0; i <= engine->waiting.pauses; i++) {
         int32_t status = convoy_engine_collect(engine);
         if (status != CONVOY_IN_PROGRESS) {
@@ -164,4 +164,24 @@ int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_
         wait_pause();
     }
     return wait_slow(engine, timeout_ns);
+}
+
+int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_ns)
+{
+    if (!engine->waiting.is_settled) {
+        wait_settle(engine);
+    }
+    int32_t status = wait_once(engine, timeout_ns);
+    if (status != CONVOY_PEER_LOST || !engine->degrade) {
+        return status;
+    }
+    uint64_t deadline = convoy_deadline_after(atomic_load_explicit(&engine->published_ns, memory_order_relaxed), timeout_ns);
+    for (;;) { /* each turn goes on without at least one more member, so this ends */
+        status = convoy_engine_degrade(engine, status, deadline, true);
+        if (status != CONVOY_IN_PROGRESS) {
+            return status;
+        }
+        uint64_t left = convoy_deadline_left(convoy_now_ns(), deadline);
+        status = wait_once(engine, left != 0 ? left : 1);
+    }
 }

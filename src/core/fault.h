@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiled-in faults for our own tests; the release build has none of it.
+ *
+ * Kill points: places where a process can die at a bad moment. Named in one list, so that a test can walk it and assert
+ * that each was reached. CONVOY_KILL_POINT=<name>[:<n>] in the environment kills the process when it passes the point
+ * for the n-th time (1 = the first); CONVOY_POINT_HITS=<file> appends the name of each point when it is first passed.
+ *
+ * Mutations: breaks of the protocol, each of which some test must notice. CONVOY_MUTATION=<name> switches one on.
+ */
+#ifndef CONVOY_CORE_FAULT_H
+#define CONVOY_CORE_FAULT_H
+
+#include <stdbool.h>
+
+#define CONVOY_POINT_LIST(X)                                                                                           \
+    X(open_started)           /* before the rendezvous */                                                              \
+    X(open_met)               /* members have met, nothing is shared yet */                                            \
+    X(open_joined)            /* holds the segment, the others may not */                                              \
+    X(open_finished)          /* last step done, not returned yet */                                                   \
+    X(publish_before_swap)    /* payload written, number not */                                                        \
+    X(publish_after_swap)     /* contributed, nobody woken yet */                                                      \
+    X(collect_complete)       /* all have arrived, result not made */                                                  \
+    X(round_ended)            /* result made, not returned yet */                                                      \
+    X(seal_before_swap)       /* about to give up on a round */                                                        \
+    X(seal_after_swap)                                                                                                 \
+    X(lead_before_send)       /* leader has merged, partial not sent */                                                \
+    X(lead_sent_one)          /* sent to one host, not to the next */                                                  \
+    X(lead_after_send)                                                                                                 \
+    X(lead_before_result)     /* leader has everything, result not in the segment */                                   \
+    X(lead_after_result)                                                                                               \
+    X(reopen_before_switch)   /* one host: proposal written, word not swapped */                                       \
+    X(reopen_after_switch)                                                                                             \
+    X(reopen_query)           /* across hosts: coordinator has asked */                                                \
+    X(reopen_promised)        /* a leader has written a promise, not answered */                                       \
+    X(reopen_proposed)        /* coordinator has proposed */                                                           \
+    X(reopen_before_commit)   /* all have answered, nobody has switched */                                             \
+    X(close_before_goodbye)                                                                                            \
+    X(close_after_goodbye)
+
+#define CONVOY_MUTATION_LIST(X)                                                                                        \
+    X(one_cell_for_two)            /* both parities share a cell */                                                    \
+    X(number_before_payload)                                                                                           \
+    X(publish_overwrites_seal)                                                                                         \
+    X(no_seal)                                                                                                         \
+    X(no_reread_after_failed_swap)                                                                                     \
+    X(no_wake)                                                                                                         \
+    X(votes_not_merged)                                                                                                \
+    X(tags_ignored)                                                                                                    \
+    X(fingerprint_ignored)                                                                                             \
+    X(cold_line_stale)             /* the cold line is written once and never again */                                 \
+    X(epoch_not_in_fingerprint)                                                                                        \
+    X(abandon_seals_nothing)                                                                                           \
+    X(dead_not_noticed)                                                                                                \
+    X(timeout_ends_operation)                                                                                          \
+    X(reopen_keeps_generation_of_lost) /* survivors forget who is lost */                                              \
+    X(round_number_not_repeated)   /* the failed round's number is skipped after reopen */                             \
+    X(error_row_ignored)                                                                                               \
+    X(goodbye_not_said)                                                                                                \
+    X(no_request_by_successor)                                                                                         \
+    X(successor_never_leads)                                                                                           \
+    X(repeats_kept)                                                                                                    \
+    X(second_hop_skipped)                                                                                              \
+    X(token_not_checked)                                                                                               \
+    X(result_not_handed_over)                                                                                          \
+    X(promise_not_completed)                                                                                           \
+    X(majority_ignored)                                                                                                \
+    X(gate_ignored)                                                                                                    \
+    X(staging_not_demoted)                                                                                             \
+    X(min_is_max)                                                                                                      \
+    X(absent_is_success)           /* keyed: who does not list a request counts as done */                             \
+    X(decided_forgotten)                                                                                               \
+    X(level_two_first)                                                                                                 \
+    X(mask_ignored)                                                                                                    \
+    X(fallback_zero)               /* a missing row is zeros */                                                        \
+    X(mac_not_checked)                                                                                                 \
+    X(epoch_not_checked)           /* at the rendezvous */
+
+#ifdef CONVOY_FAULTS
+void convoy_fault_point(const char *name);
+#define CONVOY_POINT(name) convoy_fault_point(#name)
+#else
+#define CONVOY_POINT(name) ((void)0)
+#endif
+
+#ifdef CONVOY_MUTATIONS
+bool convoy_fault_mutated(const char *name);
+#define CONVOY_MUTATED(name) convoy_fault_mutated(#name)
+#else
+#define CONVOY_MUTATED(name) false
+#endif
+
+#endif
