@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -233,6 +234,19 @@ static inline uint32_t cast_count_entries(const char *folder)
 static inline uint32_t cast_count_resources(void)
 {
     return cast_count_entries("/proc/self/fd") * 1000 + cast_count_entries("/proc/self/task");
+}
+
+/* As many as before. A joined thread may be listed for another moment: the kernel wakes who joins it first. */
+static inline bool cast_resources_are(uint32_t before)
+{
+    uint64_t end_ns = convoy_now_ns() + CAST_TIMEOUT_NS;
+    while (cast_count_resources() != before) {
+        if (convoy_now_ns() > end_ns) {
+            return false;
+        }
+        (void)sched_yield();
+    }
+    return true;
 }
 
 #endif

@@ -620,7 +620,7 @@ static int count_before(void **state)
 /* Whatever was refused, no descriptor and no thread stays. */
 static int count_after(void **state)
 {
-    return cast_count_resources() == *(uint32_t *)*state ? 0 : -1;
+    return cast_resources_are(*(uint32_t *)*state) ? 0 : -1;
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, count_before, count_after)
