@@ -76,7 +76,8 @@ struct convoy_group_options {
     size_t member_count;       /* 1 to 1,024 */
     int32_t own_id;            /* must equal member_ids[own_index] */
     uint32_t listener_index;   /* which member listens at the rendezvous */
-    const char *rendezvous;    /* "tcp://host:port" (the group's name is the path); NULL with `allgather` or size 1 */
+    const char *rendezvous;    /* "tcp://host:port"; host: name, IPv4, [IPv6]. "/name" may follow and must then be the
+                                  group's name. NULL with `allgather` or size 1 */
     size_t rendezvous_length;
     convoy_allgather_fn allgather; /* NULL with `rendezvous` */
     void *allgather_user;

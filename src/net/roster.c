@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MISSING_NAMED_MAX 12u
+#define MISSING_NAMED_MAX 8u
 
 static int32_t check_epoch(const struct convoy_hello *own, const struct convoy_hello *theirs,
                            struct convoy_error *error)
@@ -141,7 +141,7 @@ int32_t convoy_roster_check(const struct convoy_hello *own, const struct convoy_
 int32_t convoy_roster_missing(const struct convoy_hello_group *group, const uint8_t *heard,
                               struct convoy_error *error)
 {
-    char names[128] = "";
+    char names[MISSING_NAMED_MAX * 12 + 20] = ""; /* ids of ten digits, and how many more */
     int used = 0;
     uint32_t count = 0;
     int32_t first = -1;
@@ -151,7 +151,7 @@ int32_t convoy_roster_missing(const struct convoy_hello_group *group, const uint
         }
         int32_t id = convoy_hello_member(group, i);
         first = count == 0 ? id : first;
-        if (count++ < MISSING_NAMED_MAX && used >= 0 && (size_t)used < sizeof names - 16) {
+        if (count++ < MISSING_NAMED_MAX) {
             used += snprintf(names + used, sizeof names - (size_t)used, "%s%d", count == 1 ? "" : ", ", id);
         }
     }
