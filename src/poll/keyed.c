@@ -56,6 +56,14 @@ static void unknown_attribute(struct convoy_keyed *keyed, const struct convoy_pa
     }
 }
 
+/* Saturates: what one host sends, the next one must be able to pass on. */
+static void overflow_note(struct convoy_keyed *keyed, uint64_t entries)
+{
+    uint64_t sum = keyed->overflow_entries + entries;
+    keyed->has_overflow = true;
+    keyed->overflow_entries = sum < UINT32_MAX ? sum : UINT32_MAX;
+}
+
 static void tables_merge(struct convoy_keyed *keyed, const struct convoy_payload_view *view)
 {
     struct convoy_table *into = &keyed->tables[1 - keyed->current];
@@ -63,8 +71,7 @@ static void tables_merge(struct convoy_keyed *keyed, const struct convoy_payload
     uint64_t count = convoy_table_union(from, keyed->positional.shape, view, into, keyed->capacity);
     if (count > keyed->capacity ||
         convoy_keyed_outcome_bytes(keyed, count, into->has_generations) > keyed->bytes_max) {
-        keyed->has_overflow = true;
-        keyed->overflow_entries += count;
+        overflow_note(keyed, count);
         return;
     }
     keyed->current = 1 - keyed->current;
@@ -78,7 +85,7 @@ static void overflow_add(struct convoy_keyed *keyed, const struct convoy_payload
     const struct convoy_payload_shape *shape = keyed->positional.shape;
     const struct convoy_table *from = keyed->is_fresh ? NULL : &keyed->tables[keyed->current];
     uint64_t known = from != NULL ? from->starts[shape->keyed_count] : 0;
-    keyed->overflow_entries += convoy_table_union(from, shape, view, &keyed->tables[1 - keyed->current], 0) - known;
+    overflow_note(keyed, convoy_table_union(from, shape, view, &keyed->tables[1 - keyed->current], 0) - known);
 }
 
 static void table_min(struct convoy_keyed *keyed, const struct convoy_payload_view *view)
@@ -214,8 +221,7 @@ static int32_t ops_partial(void *state, const uint8_t *bytes, size_t length)
         return status == CONVOY_OK ? keyed_add(keyed, &view, head.members) : status;
     }
     keyed->positional.members += head.members;
-    keyed->has_overflow = true;
-    keyed->overflow_entries += head.needed;
+    overflow_note(keyed, head.needed);
     return CONVOY_OK;
 }
 
