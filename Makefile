@@ -22,8 +22,8 @@ RUN_ARGS ?=
 CORE_SOURCES := error fault latency log memory negotiate settings status
 NET_SOURCES := auth bootstrap fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial remote remote_peers remote_reopen remote_round remote_status remote_wire reopen report report_text seal segment stall stats stats_prometheus wait
-POLL_SOURCES := capture check consensus decided gate inject keyed order outcome payload positional result table
-POLL_ENGINE_SOURCES := contribute poll two_level
+POLL_SOURCES := capture check consensus contribute decided gate inject keyed order outcome payload poll positional result table \
+                two_level
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema sync
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
@@ -34,8 +34,9 @@ CLI_UNIT_TESTS := histogram options plan reference run_fault run_log scheduler t
 UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_memory bootstrap_refusal call_log deliver derive elf_file fd_channel frame gather grid hello host host_map inspect intake lanes latency link link_namespaces liveness loader local local_processes local_socket mask message negotiate padding placement query ranks rendezvous roster row runtime schema settings shared_file sized stall stats status sync sync_rounds ucx ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
-FAKE_ENGINE_TESTS := poll poll_equivalence poll_random two_level
+FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
+UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS := counts timeout_report
 INTEGRATION_SCRIPTS := run_cli
@@ -92,7 +93,7 @@ objects = $(patsubst %,$(OBJ)/%.o,$(1))
 CORE_OBJECTS := $(call objects,$(addprefix src/core/,$(CORE_SOURCES)))
 NET_OBJECTS := $(call objects,$(addprefix src/net/,$(NET_SOURCES)))
 ROUND_OBJECTS := $(call objects,$(addprefix src/round/,$(ROUND_SOURCES)))
-POLL_OBJECTS := $(call objects,$(addprefix src/poll/,$(POLL_SOURCES) $(POLL_ENGINE_SOURCES)))
+POLL_OBJECTS := $(call objects,$(addprefix src/poll/,$(POLL_SOURCES)))
 SYNC_OBJECTS := $(call objects,$(addprefix src/sync/,$(SYNC_SOURCES)))
 PLUGIN_OBJECTS := $(call objects,$(addprefix plugin/,$(PLUGIN_SOURCES)))
 LOAD_OBJECTS := $(call objects,$(addprefix src/load/,$(LOAD_SOURCES)))
@@ -177,7 +178,7 @@ $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(OBJ)/objects.a
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
 
 # The pretended engine comes first, so that the real one is not taken from the archive.
-FAKE_ENGINE_OBJECTS := $(call objects,tests/lib/fake_engine tests/lib/poll_grid tests/lib/poll_ranks tests/lib/poll_reference $(addprefix src/poll/,$(POLL_ENGINE_SOURCES)))
+FAKE_ENGINE_OBJECTS := $(call objects,$(addprefix tests/lib/,fake_engine poll_grid poll_ranks poll_reference))
 $(FAKE_ENGINE_TESTS:%=$(TEST_BIN)/unit/test_%): $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o \
     $(FAKE_ENGINE_OBJECTS) $(OBJ)/objects.a
 	@mkdir -p $(@D)
