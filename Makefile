@@ -29,7 +29,7 @@ PLUGIN_SOURCES := build_id context describe group group_close group_open group_o
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
 CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options scheduler trace two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
-CLI_UNIT_TESTS := histogram options plan reference run_fault run_log scheduler trace
+CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
 UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_memory bootstrap_refusal call_log deliver derive elf_file fd_channel frame gather grid hello host host_map inspect intake lanes latency link link_namespaces liveness loader local local_processes local_socket mask message negotiate padding placement query ranks rendezvous roster row runtime schema settings shared_file sized stall stats status sync sync_rounds ucx ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)

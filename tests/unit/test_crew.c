@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/crew.h"
+#include "core/error.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct convoy_crew crew;
+
+static int child_exit_with_index(void *user, uint32_t index)
+{
+    (void)user;
+    return (int)index + 3;
+}
+
+static int child_wait_for_ever(void *user, uint32_t index)
+{
+    (void)user;
+    (void)index;
+    while (pause() != 0) {
+    }
+    return 0;
+}
+
+static void start(convoy_crew_fn run, uint32_t count)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    convoy_crew_init(&crew);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(convoy_crew_fork(&crew, run, NULL, &error), CONVOY_OK);
+    }
+    assert_int_equal(crew.alive, count);
+}
+
+static void wait_for_all(void)
+{
+    for (uint32_t i = 0; i < 600 && crew.alive != 0; i++) {
+        (void)convoy_crew_wait(&crew, 100);
+    }
+    assert_int_equal(crew.alive, 0);
+}
+
+static void test_crew_children_are_reaped_with_their_codes(void **state)
+{
+    (void)state;
+    start(child_exit_with_index, 3);
+    wait_for_all();
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(crew.has_ended[i] && WIFEXITED(crew.wait_status[i]));
+        assert_int_equal(WEXITSTATUS(crew.wait_status[i]), i + 3);
+    }
+    convoy_crew_fini(&crew);
+}
+
+static void test_crew_fini_ends_and_reaps_who_is_left(void **state)
+{
+    (void)state;
+    start(child_wait_for_ever, 2);
+    convoy_crew_fini(&crew);
+    assert_int_equal(crew.alive, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(WIFSIGNALED(crew.wait_status[i]));
+        assert_int_equal(WTERMSIG(crew.wait_status[i]), SIGKILL);
+        assert_int_equal(kill(crew.pids[i], 0), -1);
+    }
+}
+
+static void test_crew_signal_arrives_as_an_event_and_the_mask_comes_back(void **state)
+{
+    (void)state;
+    sigset_t mask;
+    start(child_wait_for_ever, 1);
+    assert_int_equal(raise(SIGTERM), 0);
+    assert_int_equal(convoy_crew_wait(&crew, 60000), CONVOY_CREW_INTERRUPT);
+    assert_int_equal(convoy_crew_wait(&crew, 0), CONVOY_CREW_TICK);
+    convoy_crew_fini(&crew);
+    assert_int_equal(sigprocmask(SIG_SETMASK, NULL, &mask), 0);
+    assert_int_equal(sigismember(&mask, SIGTERM), 0);
+}
+
+static void test_crew_bound_is_named(void **state)
+{
+    (void)state;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    convoy_crew_init(&crew);
+    crew.count = CONVOY_CREW_MAX;
+    assert_int_equal(convoy_crew_fork(&crew, child_exit_with_index, NULL, &error), CONVOY_LIMIT);
+    assert_string_equal(error.text, "more than 64 processes");
+    crew.count = 0;
+    convoy_crew_fini(&crew);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crew_children_are_reaped_with_their_codes),
+        cmocka_unit_test(test_crew_fini_ends_and_reaps_who_is_left),
+        cmocka_unit_test(test_crew_signal_arrives_as_an_event_and_the_mask_comes_back),
+        cmocka_unit_test(test_crew_bound_is_named),
+    };
+    return cmocka_run_group_tests_name("crew", tests, NULL, NULL);
+}

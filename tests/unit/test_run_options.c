@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_options.h"
+#include "core/error.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct convoy_run_options options;
+static struct convoy_error error;
+static bool wants_help;
+
+static int32_t parse(const char *first, const char *second)
+{
+    char *argv[] = {(char *)"run", (char *)first, (char *)second, NULL};
+    error = (struct convoy_error)CONVOY_ERROR_INIT;
+    wants_help = false;
+    int argc = first == NULL ? 1 : second == NULL ? 2 : 3;
+    return convoy_run_options_parse(&options, argc, argv, &wants_help, &error);
+}
+
+static void test_run_options_defaults_lie_beside_the_executable(void **state)
+{
+    (void)state;
+    assert_int_equal(parse(NULL, NULL), CONVOY_OK);
+    assert_int_equal(options.shape.dp, 2);
+    assert_int_equal(options.shape.tp, 2);
+    assert_int_equal(options.shape.cp, 1);
+    assert_int_equal(options.fault.kind, CONVOY_RUN_FAULT_NONE);
+    assert_int_equal(options.trace[0], '/');
+    assert_non_null(strstr(options.trace, "/trace/default.jsonl"));
+    assert_non_null(strstr(options.plugin, "/libconvoy.so.1"));
+    assert_false(wants_help);
+}
+
+static void test_run_options_given_values_win(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("--trace=a.jsonl", "--dp=5"), CONVOY_OK);
+    assert_string_equal(options.trace, "a.jsonl");
+    assert_int_equal(options.shape.dp, 5);
+    assert_int_equal(parse("--fault", "kill:3@7"), CONVOY_OK);
+    assert_int_equal(options.fault.kind, CONVOY_RUN_FAULT_KILL);
+    assert_string_equal(options.fault_text, "kill:3@7");
+}
+
+/* The fault's rank is checked against the shape that was asked for, wherever the two stand. */
+static void test_run_options_fault_of_a_rank_outside_the_shape_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("--fault=kill:4@7", NULL), CONVOY_INVALID_ARGUMENT);
+    assert_int_equal(parse("--fault=kill:4@7", "--dp=3"), CONVOY_OK);
+}
+
+static void test_run_options_too_many_processes_are_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("--dp=33", "--tp=2"), CONVOY_INVALID_ARGUMENT);
+    assert_string_equal(error.text, "--dp x --tp x --cp is 66 processes: must be 1 to 64");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run_options_defaults_lie_beside_the_executable),
+        cmocka_unit_test(test_run_options_given_values_win),
+        cmocka_unit_test(test_run_options_fault_of_a_rank_outside_the_shape_is_refused),
+        cmocka_unit_test(test_run_options_too_many_processes_are_refused),
+    };
+    return cmocka_run_group_tests_name("run_options", tests, NULL, NULL);
+}
