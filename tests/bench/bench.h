@@ -99,8 +99,8 @@ void *bench_share(size_t bytes, const char *path);
 int bench_compare_u64(const void *left, const void *right);
 void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* Runs run(rank, context) in a forked, pinned process for each rank first..first+local-1; ends the program when one
- * fails. The children die with it. */
+/* Runs run(rank, context) in a forked, pinned process for each rank first..first+local-1 (so this is host number
+ * first/local); ends the program when one fails. The children die with it. */
 void bench_fork(uint32_t first, uint32_t local, void (*run)(uint32_t rank, void *context), void *context);
 
 /* A barrier on one word of shared memory; yields while it waits. Zero at first, for one set of parties. */

@@ -90,7 +90,7 @@ void bench_fork(uint32_t first, uint32_t local, void (*run)(uint32_t rank, void 
         pid_t pid = fork();
         if (pid == 0) {
             (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-            bench_pin(rank);
+            bench_pin(first / local + rank - first); /* the first ranks of two hosts must not share a core */
             run(rank, context);
             (void)fflush(NULL);
             _exit(0);
