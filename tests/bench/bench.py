@@ -185,9 +185,17 @@ def run_perftest(hosts, case):
             "p99_us": None, "period_us": 2 * float(figures.group(2))}
 
 
-def run_hosts(hosts):
-    return (run_am_floor(hosts) + run_convoy_hosts(hosts, 2) + [run_perftest(hosts, case) for case in CASES] +
-            run_convoy_hosts(hosts, 4))
+def run_hosts(hosts, failures):
+    """A run between hosts that fails is told at the end; the others count."""
+    lines = []
+    runs = [lambda: run_am_floor(hosts), lambda: run_convoy_hosts(hosts, 2), lambda: run_convoy_hosts(hosts, 4)]
+    runs += [lambda case=case: [run_perftest(hosts, case)] for case in CASES]
+    for one in runs:
+        try:
+            lines += one()
+        except SystemExit as failure:
+            failures.append(str(failure))
+    return lines
 
 
 # -- the whole run ------------------------------------------------------------------------------------------------------
@@ -210,7 +218,7 @@ def back_to_back(ranks, is_reversed):
     return lines
 
 
-def one_repeat(index, hosts):
+def one_repeat(index, hosts, failures):
     is_reversed = index % 2 == 1  # drift of the machine must not favour who always runs first
     lines = run([BIN / "floor", "--mode", "machine"])
     for ranks in RANKS:
@@ -219,7 +227,7 @@ def one_repeat(index, hosts):
         for peer in reversed(peers) if is_reversed else peers:
             lines += peer(ranks, paced(CASES))
         lines += run_gloo(ranks, b2b(CASES) + paced(CASES))
-    lines += run_hosts(hosts) if hosts is not None else []
+    lines += run_hosts(hosts, failures) if hosts is not None else []
     return tag(lines + run_other(), repeat=index)
 
 
@@ -239,19 +247,22 @@ def machine():
 
 
 def main():
+    failures = []
     with contextlib.ExitStack() as stack:
         hosts, no_hosts = open_hosts(stack)
         repeats = []
         for index in range(REPEATS):
             start = time.monotonic()
-            repeats.append(one_repeat(index, hosts))
+            repeats.append(one_repeat(index, hosts, failures))
             print(f"repeat {index + 1} of {REPEATS}: {time.monotonic() - start:.0f} s", flush=True)
     result = report.summarise(machine(), repeats, no_hosts)
-    result["quick"] = QUICK
+    result.update(quick=QUICK, failures=failures)
     report.show(result)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written: {OUTPUT.relative_to(ROOT)}" + ("; QUICK run, the figures mean nothing" if QUICK else ""))
+    if failures:
+        sys.exit("\n".join([f"{len(failures)} runs between hosts failed:", *failures]))
 
 
 if __name__ == "__main__":
