@@ -128,16 +128,31 @@ static void environment_fill(struct convoy_ucx_environment *environment)
     memcpy(environment->placed, environment->copy, (end + 1) * sizeof *environment->copy);
 }
 
+/* Makes room, keeping what there is when it does: a process that tries again and again must not grow. */
+static bool environment_reserve(struct convoy_ucx_environment *environment, size_t room)
+{
+    if (room <= environment->room) {
+        return true;
+    }
+    char **copy = convoy_memory_array(room, sizeof *copy);
+    char **placed = convoy_memory_array(room, sizeof *placed);
+    if (copy == NULL || placed == NULL) {
+        convoy_memory_free(placed);
+        convoy_memory_free(copy);
+        return false;
+    }
+    convoy_memory_free(environment->placed);
+    environment->copy = copy;
+    environment->placed = placed;
+    environment->room = room;
+    return true;
+}
+
 bool convoy_ucx_environment_enter(struct convoy_ucx_environment *environment)
 {
     environment->host = environ;
     environment->host_count = environment_count(environ);
-    size_t room = environment->host_count + CONVOY_UCX_GUARD_VARIABLES + 1;
-    environment->copy = convoy_memory_array(room, sizeof *environment->copy);
-    environment->placed = convoy_memory_array(room, sizeof *environment->placed);
-    if (environment->copy == NULL || environment->placed == NULL) {
-        convoy_memory_free(environment->placed);
-        convoy_memory_free(environment->copy);
+    if (!environment_reserve(environment, environment->host_count + CONVOY_UCX_GUARD_VARIABLES + 1)) {
         return false;
     }
     environment_fill(environment);
@@ -177,6 +192,4 @@ void convoy_ucx_environment_leave(struct convoy_ucx_environment *environment)
         }
         environ = environment->host;
     }
-    convoy_memory_free(environment->placed);
-    environment->placed = NULL;
 }

@@ -35,11 +35,12 @@ uint32_t convoy_ucx_snapshot_signals_changed(const struct convoy_ucx_snapshot *b
 uint32_t convoy_ucx_snapshot_hooks_changed(const struct convoy_ucx_snapshot *before);
 const char *convoy_ucx_hook_name(uint32_t hook);
 
-/* The copied environment while it is in place. */
+/* The copied environment. All zero at first; used again and again. */
 struct convoy_ucx_environment {
     char **host;   /* the host's environ */
     char **copy;   /* ours; never freed once it was in place: another thread may still be walking it */
     char **placed; /* what was put into copy, to see what another thread changed meanwhile */
+    size_t room;   /* entries of both */
     size_t host_count;
     const char *replaced[CONVOY_UCX_GUARD_VARIABLES]; /* the host's entries of our names; NULL = it had none */
 };

@@ -12,11 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* UCX and environ belong to the process, not to a context; so do these three. UCX stays mapped for ever, hence the
- * flag and the pid are written once in the life of a process. */
+/* UCX and environ belong to the process, not to a context; so do these. UCX stays mapped for ever, hence the flag and the
+ * pid are written once in the life of a process. */
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool library_is_ours;
 static pid_t library_pid;
+static struct convoy_ucx_environment library_environment;
 
 #define LIBRARY_HINT "install libucx0 (Debian, Ubuntu) or ucx (Fedora, RHEL), or set ucx_library"
 
@@ -126,14 +127,13 @@ static int32_t library_check_version(struct convoy_ucx_library *library, struct 
 static int32_t library_load(const char *name, struct convoy_ucx_library *library, struct convoy_error *error)
 {
     struct convoy_ucx_snapshot before;
-    struct convoy_ucx_environment environment;
     convoy_ucx_snapshot_take(&before);
-    if (!convoy_ucx_environment_enter(&environment)) {
+    if (!convoy_ucx_environment_enter(&library_environment)) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "opening UCX: out of memory");
     }
     library->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     const char *reason = library->handle == NULL ? dlerror() : NULL;
-    convoy_ucx_environment_leave(&environment);
+    convoy_ucx_environment_leave(&library_environment);
     if (library->handle == NULL) {
         return convoy_error_set(error, CONVOY_INIT_FAILED, "UCX %s is needed and cannot be opened (%.120s); %s",
                                 CONVOY_UCX_SUPPORTED, reason != NULL ? reason : "no reason given", LIBRARY_HINT);

@@ -17,7 +17,7 @@
 static void test_ucx_environment_has_our_values_only_between_enter_and_leave(void **state)
 {
     (void)state;
-    struct convoy_ucx_environment environment;
+    struct convoy_ucx_environment environment = {0};
     (void)setenv("UCX_ERROR_SIGNALS", "SEGV", 1);
     (void)setenv("UCX_LOG_LEVEL", "info", 1);
     (void)unsetenv("UCX_MEM_EVENTS");
@@ -32,6 +32,7 @@ static void test_ucx_environment_has_our_values_only_between_enter_and_leave(voi
     assert_ptr_equal(environ, before);
     assert_string_equal(getenv("UCX_ERROR_SIGNALS"), "SEGV");
     assert_null(getenv("UCX_MEM_EVENTS"));
+    convoy_memory_free(environment.placed);
     convoy_memory_free(environment.copy);
 }
 
@@ -39,7 +40,7 @@ static void test_ucx_environment_has_our_values_only_between_enter_and_leave(voi
 static void test_ucx_environment_keeps_what_another_thread_set_meanwhile(void **state)
 {
     (void)state;
-    struct convoy_ucx_environment environment;
+    struct convoy_ucx_environment environment = {0};
     (void)setenv("GUARD_OLD", "1", 1);
     (void)setenv("UCX_ERROR_SIGNALS", "SEGV", 1);
     (void)unsetenv("UCX_MEM_EVENTS");
@@ -52,13 +53,14 @@ static void test_ucx_environment_keeps_what_another_thread_set_meanwhile(void **
     assert_string_equal(getenv("UCX_ERROR_SIGNALS"), "SEGV");
     assert_null(getenv("UCX_MEM_EVENTS"));
     assert_null(getenv("UCX_HANDLE_ERRORS"));
+    convoy_memory_free(environment.placed);
     convoy_memory_free(environment.copy);
 }
 
 static void test_ucx_environment_keeps_a_value_replaced_in_place(void **state)
 {
     (void)state;
-    struct convoy_ucx_environment environment;
+    struct convoy_ucx_environment environment = {0};
     static char changed[] = "GUARD_PLACE=new";
     (void)setenv("GUARD_PLACE", "old", 1);
     assert_true(convoy_ucx_environment_enter(&environment));
@@ -68,13 +70,14 @@ static void test_ucx_environment_keeps_a_value_replaced_in_place(void **state)
     convoy_ucx_environment_leave(&environment);
     assert_string_equal(getenv("GUARD_PLACE"), "new");
     (void)unsetenv("GUARD_PLACE");
+    convoy_memory_free(environment.placed);
     convoy_memory_free(environment.copy);
 }
 
 static void test_ucx_environment_may_be_empty(void **state)
 {
     (void)state;
-    struct convoy_ucx_environment environment;
+    struct convoy_ucx_environment environment = {0};
     char **before = environ;
     environ = NULL;
     bool is_in = convoy_ucx_environment_enter(&environment);
@@ -83,6 +86,24 @@ static void test_ucx_environment_may_be_empty(void **state)
     bool is_back = environ == NULL;
     environ = before;
     assert_true(is_in && is_set && is_back);
+    convoy_memory_free(environment.placed);
+    convoy_memory_free(environment.copy);
+}
+
+/* A host that tries again and again without UCX must not grow. */
+static void test_ucx_environment_is_used_again(void **state)
+{
+    (void)state;
+    struct convoy_ucx_environment environment = {0};
+    char **copy = NULL;
+    for (int i = 0; i < 3; i++) {
+        assert_true(convoy_ucx_environment_enter(&environment));
+        assert_string_equal(getenv("UCX_MEM_EVENTS"), "n");
+        convoy_ucx_environment_leave(&environment);
+        assert_true(copy == NULL || copy == environment.copy);
+        copy = environment.copy;
+    }
+    convoy_memory_free(environment.placed);
     convoy_memory_free(environment.copy);
 }
 
@@ -126,6 +147,7 @@ int main(void)
         cmocka_unit_test(test_ucx_environment_keeps_what_another_thread_set_meanwhile),
         cmocka_unit_test(test_ucx_environment_keeps_a_value_replaced_in_place),
         cmocka_unit_test(test_ucx_environment_may_be_empty),
+        cmocka_unit_test(test_ucx_environment_is_used_again),
         cmocka_unit_test(test_ucx_snapshot_changed_handler_is_seen_and_put_back),
         cmocka_unit_test(test_ucx_snapshot_changed_code_is_seen_by_name),
     };
