@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "tests/lib/linknode.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -114,193 +119,6 @@ static void test_link_connected_message_goes_out_inline(void **state)
     run_ranks(2, inline_share, NULL);
 }
 
-/* -- death --------------------------------------------------------------------------------------------------------- */
-
-struct death_plan {
-    bool mid_stream;
-};
-
-static void stream_until_down(struct linknode *node, uint32_t peer)
-{
-    int32_t status = CONVOY_OK;
-    uint64_t deadline = convoy_now_ns() + WAIT_MS * CONVOY_NS_PER_MS;
-    for (uint64_t i = 0; node->downs == 0 && convoy_now_ns() < deadline; i++) {
-        const uint64_t header[8] = {i};
-        static const uint8_t data[LINKNODE_BYTES];
-        status = convoy_link_send(node->link, peer, header, sizeof header, data, sizeof data);
-        if (status != CONVOY_OK) {
-            convoy_link_sleep(node->link, -1, convoy_now_ns() + 10 * CONVOY_NS_PER_MS);
-        }
-        (void)convoy_link_progress(node->link);
-        if (i == 50) {
-            rank_mark(node->rank, 1);
-        }
-    }
-}
-
-static void survive(const struct rank *rank, void *argument)
-{
-    struct linknode node;
-    const struct death_plan *plan = argument;
-    linknode_open(&node, rank, NULL);
-    for (uint32_t peer = 0; peer < rank->count; peer++) {
-        if (peer != rank->index) {
-            linknode_connect(&node, peer);
-            EXPECT_STATUS(linknode_send(&node, peer, 1, 100), CONVOY_OK, NULL);
-        }
-    }
-    EXPECT(linknode_await(&node, &node.received, 2, true, WAIT_MS));
-    rank_barrier(rank);
-    if (rank->index == 2) { /* the one to be killed */
-        rank_mark(rank, 1);
-        EXPECT(linknode_await(&node, &node.received, UINT64_MAX, true, 30000));
-    }
-    if (plan->mid_stream && rank->index == 0) {
-        stream_until_down(&node, 2);
-    } else {
-        rank_mark(rank, 1);
-    }
-    EXPECT(linknode_await_down(&node, 1, WAIT_MS));
-    EXPECT_EQUAL(node.last_down, 2);
-    EXPECT_EQUAL(convoy_link_peer_state(node.link, 2), CONVOY_LINK_FAILED);
-    EXPECT_EQUAL(linknode_send(&node, 2, 2, 10), CONVOY_PEER_LOST);
-    uint64_t before = node.received;
-    rank_barrier_of(rank, 1, 2);
-    EXPECT_STATUS(linknode_send(&node, 1 - rank->index, 3, 1000), CONVOY_OK, NULL);
-    EXPECT(linknode_await(&node, &node.received, before + 1, true, WAIT_MS));
-    rank_barrier_of(rank, 2, 2);
-    EXPECT_EQUAL(node.downs, 1);
-    EXPECT(linknode_close(&node, CLOSE_NS) < 5000);
-}
-
-static void kill_one(struct death_plan plan)
-{
-    struct ranks *ranks = ranks_create(3, sizeof(struct linknode_shared));
-    ranks_start(ranks, survive, &plan, 0);
-    for (uint32_t i = 0; i < 3; i++) {
-        ranks_await_mark(ranks, i, 1);
-    }
-    ranks_signal(ranks, 2, SIGKILL);
-    ranks_finish(ranks);
-}
-
-/* openucx/ucx 2893, 5027: a dead peer is an error on its own link, nothing else; the survivors go on. */
-static void test_link_killed_idle_peer_is_reported_and_others_go_on(void **state)
-{
-    (void)state;
-    kill_one((struct death_plan){.mid_stream = false});
-}
-
-static void test_link_killed_peer_in_mid_stream_is_reported_and_others_go_on(void **state)
-{
-    (void)state;
-    kill_one((struct death_plan){.mid_stream = true});
-}
-
-static void reconnect(const struct rank *rank, void *argument)
-{
-    struct linknode node;
-    (void)argument;
-    linknode_open(&node, rank, NULL);
-    linknode_connect(&node, 1 - rank->index);
-    EXPECT_STATUS(linknode_send(&node, 1 - rank->index, 1, 10), CONVOY_OK, NULL);
-    EXPECT(linknode_await(&node, &node.received, 1, true, WAIT_MS));
-    rank_barrier(rank);
-    if (rank->index == 1) { /* goes and comes back with another worker, as a peer does that opens again */
-        (void)linknode_close(&node, CLOSE_NS);
-    } else {
-        EXPECT(linknode_await_down(&node, 1, WAIT_MS));
-    }
-    rank_barrier(rank);
-    if (rank->index == 1) {
-        linknode_open(&node, rank, NULL);
-    } else {
-        rank_barrier(rank);
-    }
-    uint64_t before = node.received;
-    linknode_connect(&node, 1 - rank->index);
-    EXPECT_EQUAL(convoy_link_peer_state(node.link, 1 - rank->index), CONVOY_LINK_UP);
-    EXPECT_STATUS(linknode_send(&node, 1 - rank->index, 2, 10), CONVOY_OK, NULL);
-    EXPECT(linknode_await(&node, &node.received, before + 1, true, WAIT_MS));
-    EXPECT_EQUAL(node.last, 2);
-    rank_barrier(rank);
-    (void)linknode_close(&node, CLOSE_NS);
-}
-
-static void test_link_connecting_again_after_failure_replaces_the_endpoint(void **state)
-{
-    (void)state;
-    run_ranks(2, reconnect, NULL);
-}
-
-/* -- close --------------------------------------------------------------------------------------------------------- */
-
-struct close_plan {
-    uint32_t order[LINKNODE_RANKS]; /* turn of each rank; all 0 = at once */
-    bool with_dead; /* rank 2 is killed, rank 3 stopped, before the others close */
-};
-
-static void mesh_close(const struct rank *rank, void *argument)
-{
-    struct linknode node;
-    const struct close_plan *plan = argument;
-    linknode_open(&node, rank, NULL);
-    for (uint32_t peer = 0; peer < rank->count; peer++) {
-        if (peer != rank->index) {
-            linknode_connect(&node, peer);
-            EXPECT_STATUS(linknode_send(&node, peer, 1, 4000), CONVOY_OK, NULL);
-        }
-    }
-    EXPECT(linknode_await(&node, &node.received, 3, true, WAIT_MS));
-    rank_mark(rank, 1);
-    if (plan->with_dead) {
-        rank_await_mark(rank, rank->index, rank->index >= 2 ? 99 : 1);
-        EXPECT_EQUAL(linknode_send(&node, 3, 2, 4000), CONVOY_OK); /* to one that will not read it */
-    }
-    for (uint32_t turn = 1; turn < plan->order[rank->index]; turn++) {
-        for (uint32_t other = 0; other < rank->count; other++) {
-            if (plan->order[other] == turn) {
-                rank_await_mark(rank, other, 2);
-            }
-        }
-    }
-    EXPECT(linknode_close(&node, CLOSE_NS) < 5000); /* in time: 2 s, and a second for what UCX holds */
-    rank_mark(rank, 2);
-}
-
-static void close_in_order(struct close_plan plan)
-{
-    struct ranks *ranks = ranks_create(LINKNODE_RANKS, sizeof(struct linknode_shared));
-    ranks_start(ranks, mesh_close, &plan, 0);
-    if (plan.with_dead) {
-        for (uint32_t i = 0; i < LINKNODE_RANKS; i++) {
-            ranks_await_mark(ranks, i, 1);
-        }
-        ranks_signal(ranks, 3, SIGSTOP);
-        ranks_await_stop(ranks, 3);
-        ranks_signal(ranks, 2, SIGKILL);
-        ranks_await_mark(ranks, 0, 2);
-        ranks_await_mark(ranks, 1, 2);
-        ranks_signal(ranks, 3, SIGKILL);
-    }
-    ranks_finish(ranks);
-}
-
-/* openucx/ucx 8802, 2587: closing must not need the peers, in whatever order they go. */
-static void test_link_close_in_any_order_ends_within_its_deadline(void **state)
-{
-    (void)state;
-    close_in_order((struct close_plan){.order = {1, 2, 3, 4}});
-    close_in_order((struct close_plan){.order = {4, 3, 2, 1}});
-    close_in_order((struct close_plan){.order = {0, 0, 0, 0}});
-}
-
-static void test_link_close_with_one_killed_and_one_stopped_ends_within_its_deadline(void **state)
-{
-    (void)state;
-    close_in_order((struct close_plan){.with_dead = true});
-}
-
 /* -- waking -------------------------------------------------------------------------------------------------------- */
 
 static void gaps(const struct rank *rank, void *argument)
@@ -399,20 +217,109 @@ static void test_link_malformed_address_is_refused_by_member(void **state)
     run_ranks(1, refuse, NULL);
 }
 
+/* -- hygiene ------------------------------------------------------------------------------------------------------- */
+
+/* The signals that a thread of this process blocks, from /proc. */
+static uint64_t blocked_signals(const char *thread_id)
+{
+    char path[300];
+    char line[256];
+    uint64_t blocked = 0;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%.200s/status", thread_id);
+    FILE *file = fopen(path, "re");
+    EXPECT(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "SigBlk:", 7) == 0) {
+            blocked = strtoull(line + 7, NULL, 16);
+        }
+    }
+    (void)fclose(file);
+    return blocked;
+}
+
+static void thread_masks(const struct rank *rank, void *argument)
+{
+    struct linknode node;
+    char own[16];
+    uint32_t threads = 0;
+    (void)argument;
+    linknode_open(&node, rank, NULL);
+    linknode_connect(&node, 0);
+    (void)snprintf(own, sizeof own, "%d", (int)gettid());
+    DIR *folder = opendir("/proc/self/task");
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, own) != 0) {
+            threads++;
+            EXPECT((blocked_signals(entry->d_name) & (1u << (SIGTERM - 1))) != 0);
+            EXPECT((blocked_signals(entry->d_name) & (1u << (SIGUSR1 - 1))) != 0);
+        }
+    }
+    (void)closedir(folder);
+    EXPECT(threads != 0); /* UCX has one for TCP; with none this test would show nothing */
+    EXPECT_EQUAL(blocked_signals(own) & (1u << (SIGTERM - 1)), 0);
+    (void)linknode_close(&node, CLOSE_NS);
+}
+
+/* A signal of the host must not land on a thread that UCX made. */
+static void test_link_threads_of_ucx_block_all_signals(void **state)
+{
+    (void)state;
+    run_ranks(1, thread_masks, NULL);
+}
+
+#ifdef CONVOY_FAULTS
+static void ignore_message(void *user, const void *header, size_t header_bytes, const void *data, size_t bytes)
+{
+    (void)user;
+    (void)header;
+    (void)header_bytes;
+    (void)data;
+    (void)bytes;
+}
+
+static void every_allocation(const struct rank *rank, void *argument)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    struct convoy_link *link = NULL;
+    int32_t status = CONVOY_NO_MEMORY;
+    (void)rank;
+    (void)argument;
+    for (int64_t skip = 0; status != CONVOY_OK; skip++) {
+        struct convoy_runtime *runtime;
+        const struct convoy_context_config config = {.struct_size = sizeof config};
+        EXPECT_OK(convoy_runtime_open(&config, &runtime, &error), &error);
+        const struct convoy_link_options options = {
+            .runtime = runtime, .peer_count = 2, .message_bytes_max = 100, .recv = ignore_message};
+        EXPECT(skip < 100);
+        (void)convoy_memory_fail_after(skip);
+        status = convoy_link_open(&options, &link, &error);
+        (void)convoy_memory_fail_after(-1);
+        EXPECT(status == CONVOY_OK || status == CONVOY_NO_MEMORY);
+        convoy_link_close(status == CONVOY_OK ? link : NULL, 0);
+        convoy_runtime_destroy(runtime);
+    }
+}
+
+static void test_link_open_failing_at_each_allocation_leaves_nothing(void **state)
+{
+    (void)state;
+    run_ranks(1, every_allocation, NULL);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_link_ping_pong_carries_every_message_whole),
         cmocka_unit_test(test_link_flood_then_close_loses_nothing),
         cmocka_unit_test(test_link_connected_message_goes_out_inline),
-        cmocka_unit_test(test_link_killed_idle_peer_is_reported_and_others_go_on),
-        cmocka_unit_test(test_link_killed_peer_in_mid_stream_is_reported_and_others_go_on),
-        cmocka_unit_test(test_link_connecting_again_after_failure_replaces_the_endpoint),
-        cmocka_unit_test(test_link_close_in_any_order_ends_within_its_deadline),
-        cmocka_unit_test(test_link_close_with_one_killed_and_one_stopped_ends_within_its_deadline),
         cmocka_unit_test(test_link_sleeping_receiver_misses_no_wakeup),
         cmocka_unit_test(test_link_idle_sleep_uses_no_cpu),
         cmocka_unit_test(test_link_malformed_address_is_refused_by_member),
+        cmocka_unit_test(test_link_threads_of_ucx_block_all_signals),
+#ifdef CONVOY_FAULTS
+        cmocka_unit_test(test_link_open_failing_at_each_allocation_leaves_nothing),
+#endif
     };
     return cmocka_run_group_tests_name("link", tests, NULL, NULL);
 }
