@@ -33,86 +33,107 @@ static void record_take_time(struct convoy_record *record, struct convoy_stats_s
     }
 }
 
-/* Whether anything is different from the last round: sum of what came out, cheap and good enough to see movement. */
-static bool record_has_moved(struct convoy_record *record, const struct convoy_poll_record *round)
+/* Sum over what came out, eight bytes at a time: good enough to see whether anything moves. */
+static uint64_t record_digest(uint64_t digest, const uint8_t *bytes, uint32_t count)
 {
-    uint64_t digest = round->list_count;
-    bool has_entries = false;
-    for (uint32_t i = 0; i < round->list_count; i++) {
-        const struct convoy_poll_record_list *list = &round->lists[i];
-        has_entries = has_entries || list->count != 0;
-        digest = digest * 31 + list->count;
-        for (uint32_t j = 0; list->output != NULL && j < list->count; j++) {
-            digest = digest * 31 + list->output[j];
-        }
+    uint64_t word = 0;
+    for (; count >= sizeof word; count -= (uint32_t)sizeof word, bytes += sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        digest = (digest ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     }
-    bool has_moved = !has_entries || digest != record->digest;
-    record->digest = digest;
-    return has_moved;
+    word = count;
+    memcpy(&word, bytes, count);
+    return (digest ^ word ^ count) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* Copies the lists' bytes one after the other, as far as an entry keeps them. */
-static uint32_t record_gather(const struct convoy_poll_record *round, bool is_output, uint8_t *bytes)
+/* The lists' bytes as one range: as they are when there is one list, else copied one after the other. */
+struct record_bytes {
+    uint8_t room[CONVOY_RECORD_ENTRY_BYTES];
+    const uint8_t *bytes;
+    uint32_t length;
+};
+
+static void record_gather(const struct convoy_poll_record *round, bool is_output, struct record_bytes *out)
 {
-    uint32_t used = 0;
+    out->length = 0;
+    out->bytes = out->room;
     for (uint32_t i = 0; i < round->list_count; i++) {
         const struct convoy_poll_record_list *list = &round->lists[i];
         const uint8_t *from = is_output ? list->output : list->input;
-        uint32_t room = CONVOY_RECORD_ENTRY_BYTES - used;
+        uint32_t room = CONVOY_RECORD_ENTRY_BYTES - out->length;
         uint32_t length = from == NULL ? 0 : list->count < room ? list->count : room;
-        if (length != 0) {
-            memcpy(bytes + used, from, length);
+        if (round->list_count == 1) {
+            out->bytes = from;
+        } else if (length != 0) {
+            memcpy(out->room + out->length, from, length);
         }
-        used += length;
+        out->length += length;
     }
-    return used;
+}
+
+static void record_list(struct convoy_call_list *to, const struct convoy_poll_record_list *list)
+{
+    size_t length = list->name_length < CONVOY_CALL_NAME_BYTES - 1 ? list->name_length : CONVOY_CALL_NAME_BYTES - 1;
+    to->input_count = list->count;
+    to->value_bytes = 1;
+    to->width = 0;
+    if (length != 0) {
+        memcpy(to->name, list->name, length);
+    }
+    to->name[length] = '\0';
 }
 
 static void record_log_poll(struct convoy_record *record, const struct convoy_poll_record *round, uint32_t operation,
                             uint64_t duration_ns)
 {
-    uint8_t bytes[CONVOY_RECORD_ENTRY_BYTES];
-    struct convoy_call_header header;
-    struct convoy_call_end end = {.status = round->status, .duration_ns = duration_ns};
-    memset(&header, 0, offsetof(struct convoy_call_header, lists));
+    struct record_bytes input;
+    struct record_bytes output;
+    struct convoy_call_header header; /* what put takes from elsewhere, and unused lists, are not set */
+    struct convoy_call_end end;
     header.round = round->round;
     header.epoch = round->epoch;
     header.tag = round->tag;
     header.operation = operation;
+    header.votes = 0;
     header.list_count = round->list_count;
+    header.input_bytes = 0;
     for (uint32_t i = 0; i < round->list_count; i++) {
-        const struct convoy_poll_record_list *list = &round->lists[i];
-        size_t length = list->name_length < CONVOY_CALL_NAME_BYTES - 1 ? list->name_length : CONVOY_CALL_NAME_BYTES - 1;
-        struct convoy_call_list *to = &header.lists[i];
-        *to = (struct convoy_call_list){.input_count = list->count, .value_bytes = 1};
-        if (length != 0) {
-            memcpy(to->name, list->name, length);
-        }
-        header.input_bytes += list->count;
-        end.output_counts[i] = list->output != NULL ? list->count : 0;
+        record_list(&header.lists[i], &round->lists[i]);
+        header.input_bytes += round->lists[i].count;
+        end.output_counts[i] = round->lists[i].output != NULL ? round->lists[i].count : 0;
     }
-    (void)record_gather(round, false, bytes);
-    convoy_call_log_start(record->log, &header, bytes);
-    end.output_bytes = record_gather(round, true, bytes);
-    end.output = end.output_bytes != 0 ? bytes : NULL;
-    convoy_call_log_end(record->log, &end);
+    record_gather(round, false, &input);
+    record_gather(round, true, &output);
+    end.status = round->status;
+    end.votes_and = 0;
+    end.votes_or = 0;
+    end.duration_ns = duration_ns;
+    end.output = output.bytes;
+    end.output_bytes = output.length;
+    convoy_call_log_put(record->log, &header, input.bytes, &end);
 }
 
 void convoy_record_poll(void *user, const struct convoy_poll_record *round)
 {
     struct convoy_record *record = user;
     struct convoy_stats_sample sample = {.operation = CONVOY_OPERATION_POLL, .status = round->status};
+    uint64_t digest = round->list_count;
+    record->list_count = round->list_count;
     for (uint32_t i = 0; i < round->list_count; i++) {
-        sample.entries += round->lists[i].count;
-        if ((round->lists[i].flags & CONVOY_POLL_KEYED) != 0) {
+        const struct convoy_poll_record_list *list = &round->lists[i];
+        sample.entries += list->count;
+        if ((list->flags & CONVOY_POLL_KEYED) != 0) {
             sample.operation = CONVOY_OPERATION_POLL_KEYED;
         }
+        digest = list->output != NULL ? record_digest(digest, list->output, list->count) : digest;
     }
     sample.bytes_sent = sample.entries;
     record_take_time(record, &sample);
     convoy_stats_round(record->stats, &sample);
     record_log_poll(record, round, sample.operation, sample.call_ns);
-    if (convoy_stall_round(&record->stall, record_has_moved(record, round))) {
+    bool has_moved = sample.entries == 0 || digest != record->digest;
+    record->digest = digest;
+    if (convoy_stall_round(&record->stall, has_moved)) {
         convoy_stats_event(record->stats, CONVOY_EVENT_STALL);
         record->stalls++;
     }
@@ -125,7 +146,7 @@ void convoy_record_poll_counts(struct convoy_record *record, const struct convoy
     uint64_t foreign = 0;
     uint64_t demoted = 0;
     uint64_t injected = 0;
-    for (size_t i = 0; i < result->list_capacity; i++) {
+    for (size_t i = 0; i < result->list_capacity && i < record->list_count; i++) {
         unknown += result->lists[i].unknown_count;
         foreign += result->lists[i].foreign_count;
         demoted += result->lists[i].demoted_count;
@@ -149,7 +170,7 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     };
     record_take_time(record, &sample);
     convoy_stats_round(record->stats, &sample);
-    int64_t row[CONVOY_SYNC_COLUMNS_MAX] = {0};
+    int64_t row[CONVOY_SYNC_COLUMNS_MAX];
     uint32_t width = round->width < CONVOY_SYNC_COLUMNS_MAX ? round->width : CONVOY_SYNC_COLUMNS_MAX;
     bool has_row = round->call != NULL && round->call->row != NULL;
     for (uint32_t i = 0; has_row && i < width; i++) {
@@ -157,15 +178,17 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
         memcpy(&row[i], (const uint8_t *)round->call->row + i * stride, sizeof row[0]);
     }
     struct convoy_call_header header;
+    struct convoy_call_end end = {.status = round->status, .duration_ns = sample.call_ns};
     memset(&header, 0, offsetof(struct convoy_call_header, lists));
     header.tag = round->call != NULL ? round->call->tag : 0;
     header.votes = round->call != NULL ? round->call->votes : 0;
     header.operation = CONVOY_OPERATION_SYNC;
     header.list_count = 1;
     header.input_bytes = has_row ? width * 8 : 0;
-    header.lists[0] = (struct convoy_call_list){
-        .name = "row", .input_count = has_row ? width : 0, .value_bytes = 8, .width = width};
-    struct convoy_call_end end = {.status = round->status, .duration_ns = sample.call_ns};
+    header.lists[0].input_count = has_row ? width : 0;
+    header.lists[0].value_bytes = 8;
+    header.lists[0].width = width;
+    header.lists[0].name[0] = '\0';
     if (round->status == CONVOY_OK) {
         header.round = round->result->round;
         header.epoch = round->result->epoch;
@@ -176,6 +199,5 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
         end.output = round->result->table;
         end.output_bytes = (uint32_t)(values * 8);
     }
-    convoy_call_log_start(record->log, &header, row);
-    convoy_call_log_end(record->log, &end);
+    convoy_call_log_put(record->log, &header, row, &end);
 }

@@ -25,6 +25,8 @@ struct convoy_record {
     uint64_t calls;
     uint64_t started_ns; /* of the call that runs now, when it is timed; else 0 */
     uint64_t stalls;     /* notices not logged yet */
+    uint32_t list_count; /* of the last poll round */
+    uint32_t reserved;
     uint64_t digest;     /* of the last poll outcome, to see whether anything moves */
 };
 

@@ -7,14 +7,17 @@
 #include "poll/consensus.h"
 #include "poll/two_level.h"
 
-/* A call with all its lists at full size. */
+/* A call with all its lists at full size. `full` is the caller's own memory when that has the current size already:
+ * copying it would cost as much as the fastest round takes. */
 struct poll_call {
+    const struct convoy_poll_call *full;
     struct convoy_poll_call call;
     struct convoy_poll_list lists[CONVOY_POLL_LISTS_MAX];
 };
 
-/* A result with all its lists and its report at full size. */
+/* A result with all its lists and its report at full size; `full` as in poll_call (the core writes it only on OK). */
 struct poll_result {
+    struct convoy_poll_result *full;
     struct convoy_poll_result result;
     struct convoy_poll_list_result lists[CONVOY_POLL_LISTS_MAX];
     struct convoy_report report;
@@ -22,8 +25,19 @@ struct poll_result {
     struct convoy_report *caller_report;
 };
 
+static bool poll_call_is_current(const struct convoy_poll_call *call)
+{
+    return call != NULL && call->struct_size == sizeof *call && call->list_count <= CONVOY_POLL_LISTS_MAX &&
+           (call->list_count == 0 || (call->lists != NULL && call->list_stride == sizeof *call->lists));
+}
+
 static int32_t poll_call_in(struct poll_call *full, const struct convoy_poll_call *call, struct convoy_error *error)
 {
+    if (poll_call_is_current(call)) {
+        full->full = call;
+        return CONVOY_OK;
+    }
+    full->full = &full->call;
     int32_t status = convoy_sized_in(&full->call, &CONVOY_SHAPE(poll_call), call, error);
     if (status != CONVOY_OK) {
         return status;
@@ -42,9 +56,22 @@ static int32_t poll_call_in(struct poll_call *full, const struct convoy_poll_cal
     return status;
 }
 
+static bool poll_result_is_current(const struct convoy_poll_result *result)
+{
+    return result != NULL && result->struct_size == sizeof *result && result->report == NULL &&
+           (result->list_capacity == 0 ||
+            (result->lists != NULL && result->list_stride == sizeof *result->lists));
+}
+
 static int32_t poll_result_begin(struct poll_result *full, struct convoy_poll_result *result,
                                  struct convoy_error *error)
 {
+    if (poll_result_is_current(result)) {
+        full->full = result;
+        full->caller_report = NULL;
+        return CONVOY_OK;
+    }
+    full->full = &full->result;
     int32_t status = convoy_sized_out_begin(&full->result, &CONVOY_SHAPE(poll_result), result, error);
     if (status != CONVOY_OK) {
         return status;
@@ -70,6 +97,12 @@ static int32_t poll_result_begin(struct poll_result *full, struct convoy_poll_re
 /* Hands over what the status allows: the result on OK, the report otherwise. */
 static void poll_result_end(struct poll_result *full, struct convoy_poll_result *result, int32_t status)
 {
+    if (full->full == result) {
+        if (status == CONVOY_OK) {
+            result->written_bytes = sizeof *result;
+        }
+        return;
+    }
     if (status != CONVOY_OK) {
         if (status != CONVOY_IN_PROGRESS && full->caller_report != NULL && full->report.own_rank >= 0) {
             convoy_sized_out_end(full->caller_report, &CONVOY_SHAPE(report), &full->report);
@@ -105,7 +138,7 @@ static int32_t table_reduce_start(convoy_group *group, const struct convoy_poll_
                                    : convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "operation_out is NULL");
     if (status == CONVOY_OK) {
         convoy_record_start(&group->record);
-        status = convoy_poll_start(group->poll, &full.call, operation_out, error);
+        status = convoy_poll_start(group->poll, full.full, operation_out, error);
     }
     status = convoy_group_status(group, status, error);
     convoy_group_leave(group);
@@ -151,11 +184,11 @@ static int32_t poll_end(convoy_group *group, const struct poll_end *end, struct 
     status = poll_result_begin(&full, result, error);
     if (status == CONVOY_OK) {
         poll_report_mark(&full);
-        status = poll_end_call(group, end, &full.result, error);
+        status = poll_end_call(group, end, full.full, error);
         poll_result_end(&full, result, status);
     }
     if (status == CONVOY_OK) {
-        convoy_record_poll_counts(&group->record, &full.result);
+        convoy_record_poll_counts(&group->record, full.full);
     }
     status = convoy_group_status(group, status, error);
     if (second != NULL) {
@@ -195,11 +228,11 @@ static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *
     if (status == CONVOY_OK) {
         poll_report_mark(&out);
         convoy_record_start(&group->record);
-        status = convoy_poll_reduce(group->poll, &full.call, timeout_ns, &out.result, error);
+        status = convoy_poll_reduce(group->poll, full.full, timeout_ns, out.full, error);
         poll_result_end(&out, result_out, status);
     }
     if (status == CONVOY_OK) {
-        convoy_record_poll_counts(&group->record, &out.result);
+        convoy_record_poll_counts(&group->record, out.full);
     }
     status = convoy_group_status(group, status, error);
     convoy_group_leave(group);
@@ -227,7 +260,7 @@ static int32_t table_reduce2_start(convoy_group *first, convoy_group *second, co
     if (status == CONVOY_OK) {
         convoy_record_start(&first->record);
         convoy_record_start(&second->record);
-        status = convoy_two_level_start(first->poll, second->poll, &full.call, operation_out, error);
+        status = convoy_two_level_start(first->poll, second->poll, full.full, operation_out, error);
         first->second = second;
     }
     status = convoy_group_status(first, status, error);

@@ -66,17 +66,14 @@ void convoy_result_write(const struct convoy_poll *poll, struct convoy_poll_resu
 void convoy_result_record(const struct convoy_poll *poll, int32_t status)
 {
     const struct convoy_poll *own = poll->own;
-    struct convoy_poll_record record = {
-        .status = status,
-        .level = (uint32_t)poll->level,
-        .operation = poll->operation,
-        .tag = poll->tag,
-        .list_count = own->shape.list_count,
-    };
-    if (status == CONVOY_OK) {
-        record.round = poll->summary.round;
-        record.epoch = poll->summary.epoch;
-    }
+    struct convoy_poll_record record; /* unused lists stay as they are: clearing them would cost more than the rest */
+    record.status = status;
+    record.level = (uint32_t)poll->level;
+    record.operation = poll->operation;
+    record.tag = poll->tag;
+    record.list_count = own->shape.list_count;
+    record.round = status == CONVOY_OK ? poll->summary.round : 0;
+    record.epoch = status == CONVOY_OK ? poll->summary.epoch : 0;
     for (uint32_t list = 0; list < record.list_count; list++) {
         record.lists[list] = (struct convoy_poll_record_list){
             .name = own->capture.names[list],

@@ -166,6 +166,47 @@ void convoy_call_log_end(struct convoy_call_log *log, const struct convoy_call_e
     entry_unlock(words);
 }
 
+/* A list without a name: numbers, and one word that says the name is empty. */
+static void put_list(_Atomic uint64_t *to, const struct convoy_call_list *list, uint32_t output_count)
+{
+    enum { NUMBER_WORDS = offsetof(struct convoy_call_list, name) / WORD };
+    uint64_t numbers[NUMBER_WORDS];
+    memcpy(numbers, list, sizeof numbers);
+    memcpy((uint8_t *)numbers + offsetof(struct convoy_call_list, output_count), &output_count, sizeof output_count);
+    for (size_t i = 0; i < NUMBER_WORDS; i++) {
+        atomic_store_explicit(&to[i], numbers[i], memory_order_release);
+    }
+    put_words(to + NUMBER_WORDS, list->name, list->name[0] != '\0' ? sizeof list->name : WORD);
+}
+
+void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_header *header, const void *input,
+                         const struct convoy_call_end *end)
+{
+    uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
+    uint32_t lists = header->list_count < CONVOY_CALL_LISTS_MAX ? header->list_count : CONVOY_CALL_LISTS_MAX;
+    struct convoy_call_header *open = &log->open; /* only its fixed part is used here */
+    memcpy(open, header, FIXED_WORDS * WORD);
+    open->number = number;
+    open->status = end->status;
+    open->list_count = lists;
+    open->duration_ns = end->duration_ns;
+    open->votes_and = end->votes_and;
+    open->votes_or = end->votes_or;
+    open->output_bytes = end->output_bytes;
+    size_t output_word = words_of(kept(header->input_bytes, log->entry_bytes));
+    _Atomic uint64_t *words = entry_lock(log, number);
+    put_words(words, open, FIXED_WORDS * WORD);
+    for (uint32_t i = 0; i < lists; i++) {
+        put_list(words + FIXED_WORDS + i * LIST_WORDS, &header->lists[i], end->output_counts[i]);
+    }
+    put_words(words + HEADER_WORDS, input, kept(header->input_bytes, log->entry_bytes));
+    put_words(words + HEADER_WORDS + output_word, end->output,
+              kept(end->output_bytes, log->entry_bytes - output_word * WORD));
+    entry_unlock(words);
+    open->number = 0; /* an end without a start of its own changes nothing */
+    atomic_store_explicit(&log->count, number, memory_order_release);
+}
+
 /* -- reading ------------------------------------------------------------------------------------------------------- */
 
 uint64_t convoy_call_log_count(const struct convoy_call_log *log)

@@ -19,11 +19,11 @@
 
 /* What one list of a round looks like in the bytes. */
 struct convoy_call_list {
-    char name[CONVOY_CALL_NAME_BYTES]; /* terminated */
     uint32_t input_count;              /* values */
     uint32_t output_count;             /* values; 0 until the round has a result */
     uint32_t value_bytes;              /* 1: uint8, 8: int64 */
     uint32_t width;                    /* values per row; 0 = no rows, one plain list */
+    char name[CONVOY_CALL_NAME_BYTES]; /* terminated */
 };
 
 struct convoy_call_header {
@@ -64,6 +64,11 @@ struct convoy_call_end {
     uint32_t output_bytes;
 };
 void convoy_call_log_end(struct convoy_call_log *log, const struct convoy_call_end *end);
+
+/* start and end in one, for calls that are only logged when they are over: each word is written once, and of a list
+ * without a name not more than a word of it. end->output_counts count, the output counts of the header do not. */
+void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_header *header, const void *input,
+                         const struct convoy_call_end *end);
 
 /* Number of calls so far. [any thread] */
 uint64_t convoy_call_log_count(const struct convoy_call_log *log);

@@ -83,8 +83,12 @@ void convoy_stats_round(struct convoy_group_stats *stats, const struct convoy_st
     add(&operation->foreign_stamps, sample->foreign_stamps);
     add(&operation->demoted, sample->demoted);
     add(&operation->injected, sample->injected);
-    convoy_latency_record(&operation->call_ns, sample->call_ns);
-    convoy_latency_record(&operation->wait_ns, sample->wait_ns);
+    if (sample->call_ns != 0) { /* not every round is timed: see plugin/record.h */
+        convoy_latency_record(&operation->call_ns, sample->call_ns);
+    }
+    if (sample->wait_ns != 0) {
+        convoy_latency_record(&operation->wait_ns, sample->wait_ns);
+    }
 }
 
 void convoy_stats_event(struct convoy_group_stats *stats, enum convoy_stats_event event)
