@@ -42,7 +42,7 @@ INTEGRATION_TESTS := counts timeout_report
 INTEGRATION_SCRIPTS := doctor_cli run_cli
 FAULT_TESTS :=
 ABI_TESTS := hygiene
-FUZZERS :=
+FUZZERS := hello
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather expect fake_round plugin rank ranks
 UNIT_LIB_SOURCES := linknode
@@ -83,10 +83,15 @@ LINK_UNDEFINED :=
 else ifeq ($(VARIANT),mutation)
 CPPFLAGS += -DCONVOY_MUTATIONS -DCONVOY_FAULTS
 CFLAGS := -O1 -g
+else ifeq ($(VARIANT),fuzz)
+CC := clang
+CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
+CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address
+LINK_UNDEFINED :=
 else ifeq ($(VARIANT),aarch64)
 CC := aarch64-linux-gnu-gcc
 else ifneq ($(VARIANT),release)
-$(error unknown VARIANT $(VARIANT): release, debug, asan, tsan, mutation, aarch64)
+$(error unknown VARIANT $(VARIANT): release, debug, asan, tsan, mutation, fuzz, aarch64)
 endif
 
 objects = $(patsubst %,$(OBJ)/%.o,$(1))
@@ -278,6 +283,34 @@ bench: ## compare with Open MPI, torch gloo and the floor; writes build/bench/co
 
 # -- ABI gates (abi/README.md) -------------------------------------------------------------------------------------
 
+# -- fuzzing: each NAME in FUZZERS is tests/fuzz/fuzz_NAME.c with its corpus in tests/data/fuzz/NAME -----------------
+
+SECONDS ?= 60
+
+$(TEST_BIN)/fuzz/replay_%: $(OBJ)/tests/fuzz/fuzz_%.o $(OBJ)/tests/fuzz/replay.o $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
+
+$(TEST_BIN)/fuzz/fuzz_%: $(OBJ)/tests/fuzz/fuzz_%.o $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -fsanitize=fuzzer,address $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
+
+REPLAY_BINARIES := $(patsubst %,$(TEST_BIN)/fuzz/replay_%,$(FUZZERS))
+
+.PHONY: test-fuzz-replay
+test-fuzz-replay: $(REPLAY_BINARIES) ## run every fuzzer over its kept corpus
+	tests/run.sh $(REPLAY_BINARIES)
+
+.PHONY: fuzz fuzz-run
+fuzz: ## look for new inputs, SECONDS=60 for each fuzzer (clang)
+	$(MAKE) VARIANT=fuzz DEPS=no SECONDS=$(SECONDS) fuzz-run
+
+# What is found goes to build/fuzz/corpus; an input worth keeping is copied to tests/data/fuzz by hand.
+fuzz-run: $(patsubst %,$(TEST_BIN)/fuzz/fuzz_%,$(FUZZERS))
+	for name in $(FUZZERS); do mkdir -p build/fuzz/corpus/$$name build/fuzz/found; \
+	    $(TEST_BIN)/fuzz/fuzz_$$name -max_total_time=$(SECONDS) -max_len=12288 -print_final_stats=1 \
+	    -artifact_prefix=build/fuzz/found/$$name- build/fuzz/corpus/$$name tests/data/fuzz/$$name || exit 1; done
+
 .PHONY: abi-check
 abi-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## compare the ABI with its baseline: symbols, layout, registries, headers
 	abi/check.sh $(BIN)
@@ -299,6 +332,6 @@ clean: ## remove everything that was built
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | sort | \
 	    awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
-	@echo "  variables: VARIANT=release|debug|asan|tsan|mutation|aarch64 CC=gcc|clang WERROR=1 DEPS=no TRACE=file PREFIX= DESTDIR="
+	@echo "  variables: VARIANT=release|debug|asan|tsan|mutation|fuzz|aarch64 CC=gcc|clang WERROR=1 DEPS=no TRACE=file PREFIX= DESTDIR="
 
 -include $(shell find build/$(VARIANT)/obj -name '*.d' 2>/dev/null)
