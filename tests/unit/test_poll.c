@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+static const uint8_t states_4[] = {4};
+
 /* Calls of all ranks with the same number of positional states each. */
 static struct poll_ranks *ranks_with(uint32_t count, const uint8_t *states, const size_t *lengths)
 {
@@ -296,7 +298,7 @@ static void test_poll_result_handed_over_by_reopen_is_read_and_decides(void **st
         struct poll_ranks *ranks = poll_ranks_create(2, 0, NULL);
         for (uint32_t i = 0; i < 2; i++) {
             struct poll_rank *rank = &ranks->rank[i];
-            (void)poll_rank_add(rank, (const uint8_t[]){4}, keys, 1);
+            (void)poll_rank_add(rank, states_4, keys, 1);
             assert_int_equal(convoy_poll_start(rank->poll, &rank->call, &rank->operation, NULL), CONVOY_OK);
         }
         struct poll_rank *rank = &ranks->rank[0];

@@ -8,6 +8,9 @@
 
 #include <cmocka.h>
 
+static const uint8_t states_4[] = {4};
+static const uint8_t states_434[] = {4, 3, 4};
+
 static const uint64_t keys_79[] = {7, 9};
 static const uint64_t keys_779[] = {7, 7, 9};
 
@@ -72,7 +75,7 @@ static void test_poll_keyed_empty_list_of_one_rank_counts_as_not_yet(void **stat
     const uint64_t keys[] = {1, 2, 3};
     struct poll_ranks *ranks = poll_ranks_create(4, 0, NULL);
     for (uint32_t i = 0; i < 4; i++) {
-        keyed_call(&ranks->rank[i], (const uint8_t[]){4, 3, 4}, keys, i == 1 ? 0 : 3);
+        keyed_call(&ranks->rank[i], states_434, keys, i == 1 ? 0 : 3);
     }
     poll_ranks_run(ranks, CONVOY_OK);
     assert_memory_equal(ranks->rank[0].states[0], ((const uint8_t[]){1, 1, 1}), 3);
@@ -112,7 +115,7 @@ static void test_poll_keyed_reused_key_is_told_apart_by_generation(void **state)
     const uint32_t generations[] = {0, 1};
     struct poll_ranks *ranks = poll_ranks_create(2, 0, NULL);
     for (uint32_t i = 0; i < 2; i++) {
-        keyed_call(&ranks->rank[i], (const uint8_t[]){4}, keys, 1);
+        keyed_call(&ranks->rank[i], states_4, keys, 1);
     }
     poll_ranks_run(ranks, CONVOY_OK);
     keyed_call(&ranks->rank[0], (const uint8_t[]){3}, keys + 1, 1);

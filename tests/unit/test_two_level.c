@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+static const uint8_t states_3[] = {3};
+
 static void test_two_level_random_rounds_equal_a_flat_reduce(void **state)
 {
     (void)state;
@@ -46,7 +48,7 @@ static void test_two_level_key_known_late_is_bootstrapping_until_all_know_it(voi
     for (uint32_t round = 1; round <= 13; round++) {
         for (uint32_t i = 0; i < 4; i++) {
             poll_rank_reset(&grid->rank[i]);
-            struct convoy_poll_list *list = poll_rank_add(&grid->rank[i], (const uint8_t[]){3}, keys, 1);
+            struct convoy_poll_list *list = poll_rank_add(&grid->rank[i], states_3, keys, 1);
             list->count = round >= known_from[i] ? 1 : 0;
         }
         poll_grid_run(grid, CONVOY_OK);
