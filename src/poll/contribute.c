@@ -37,6 +37,12 @@ static void header_fill(struct convoy_poll *poll, const struct convoy_poll_call 
                             : fold(fold(fold(header.digest, i + 1u), shape->counts[i]), call->lists[i].digest);
     }
     poll->header = header;
+    poll->has_header = true;
+}
+
+static uint64_t level_policy(enum convoy_poll_level level)
+{
+    return level == CONVOY_POLL_LEVEL_FIRST ? POLICY_FIRST_LEVEL : 0;
 }
 
 static int32_t round_publish(struct convoy_poll *poll, struct convoy_contribution *contribution,
@@ -129,20 +135,21 @@ static int32_t call_publish(struct convoy_poll *poll, const struct convoy_poll_c
     poll->tag = call->tag;
     poll->votes = call->votes;
     contribution.is_error = (call->critical_flags & CONVOY_CALL_ERROR_ROW) != 0;
-    header_fill(poll, call);
     contribution.header = poll->header;
-    if (level == CONVOY_POLL_LEVEL_FIRST) {
-        contribution.header.policy |= POLICY_FIRST_LEVEL;
-    }
+    contribution.header.policy |= level_policy(level);
     contribution.payload_bytes = contribution.is_error ? 0 : (uint32_t)payload_write(poll, payload);
     return round_publish(poll, &contribution, error);
 }
 
 /* The caller's arguments are wrong: its own error stays as it is, the peers are told if it asked for that. */
-static int32_t call_refuse(struct convoy_poll *poll, const struct convoy_poll_call *call, int32_t status)
+static int32_t call_refuse(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                           enum convoy_poll_level level, int32_t status)
 {
     if ((call->hint_flags & CONVOY_CALL_POST_ERROR) != 0) {
-        (void)convoy_contribute_error(poll, call->error_reason, call->tag, call->votes, NULL);
+        const struct convoy_contribute_row row = {
+            .reason = call->error_reason, .votes = call->votes, .tag = call->tag, .call_of = poll};
+        poll->level = level;
+        (void)convoy_contribute_error(poll, &row, NULL);
     }
     return status;
 }
@@ -157,47 +164,55 @@ int32_t convoy_contribute_call(struct convoy_poll *poll, const struct convoy_pol
         return convoy_error_set(error, CONVOY_BUSY, "operation %#llx, a two-level reduce, is open",
                                 (unsigned long long)poll->operation);
     }
+    poll->has_header = false;
     int32_t checked = convoy_check_call(call, poll->bytes_max, &shape, error);
     if (checked == CONVOY_OK && result != NULL) {
         checked = convoy_check_result(result, &shape, error);
     }
     if (checked != CONVOY_OK) {
-        return call_refuse(poll, call, checked);
+        return call_refuse(poll, call, level, checked);
     }
     int32_t status = convoy_engine_begin(poll->engine, &payload, error);
     if (status != CONVOY_OK) {
         return status;
     }
     shape_set(poll, &shape);
+    header_fill(poll, call);
     poll->operation = 0; /* the last one's result is gone: its storage is this call's now */
     poll->two.phase = CONVOY_TWO_LEVEL_NONE;
     if ((call->critical_flags & CONVOY_CALL_ERROR_ROW) == 0) {
         status = lists_take(poll, call, error);
     }
-    return status == CONVOY_OK ? call_publish(poll, call, level, payload, error) : call_refuse(poll, call, status);
+    return status == CONVOY_OK ? call_publish(poll, call, level, payload, error)
+                               : call_refuse(poll, call, level, status);
 }
 
-int32_t convoy_contribute_error(struct convoy_poll *poll, int32_t reason, uint64_t tag, uint32_t votes,
-                               struct convoy_error *error)
+int32_t convoy_contribute_error(struct convoy_poll *poll, const struct convoy_contribute_row *row,
+                                struct convoy_error *error)
 {
     uint8_t *payload;
     int32_t status = convoy_engine_begin(poll->engine, &payload, error);
     if (status != CONVOY_OK) {
         return status;
     }
+    bool is_known = row->call_of != NULL && row->call_of->has_header;
+    struct convoy_contribution contribution = {.is_error = true, .error_reason = row->reason};
     struct convoy_payload_shape shape = {0};
+    contribution.header.operation = CONVOY_OPERATION_POLL;
+    if (is_known) { /* then the row differs from the others in nothing but being an error */
+        shape = row->call_of->shape;
+        shape.has_votes = row->call_of != poll;
+        contribution.header = row->call_of->header;
+        contribution.header.policy |= row->call_of == poll ? level_policy(poll->level) : 0;
+    }
     shape_set(poll, &shape);
+    poll->own = poll;
+    poll->tag = row->tag;
+    poll->votes = row->votes;
+    status = round_publish(poll, &contribution, error);
+    poll->error_row = poll->operation;
     poll->operation = 0;
-    struct convoy_contribution contribution = {
-        .header = {.operation = CONVOY_OPERATION_POLL},
-        .votes = votes,
-        .tag = tag,
-        .is_error = true,
-        .error_reason = reason,
-        .merge = &convoy_positional_ops,
-        .merge_state = &poll->keyed.positional,
-    };
-    return convoy_engine_publish(poll->engine, &contribution, &poll->error_row, error);
+    return status;
 }
 
 /* -- the second of two levels ------------------------------------------------------------------------------------ */

@@ -70,6 +70,7 @@ struct convoy_poll {
 
     struct convoy_payload_shape shape; /* of the current contribution */
     struct convoy_round_header header;
+    bool has_header; /* it is that of the last call; false when that was refused before its lists were known */
     struct convoy_capture capture;
     struct convoy_order order;
     struct convoy_inject inject;

@@ -16,7 +16,9 @@ static void second_tell(struct convoy_poll *first, int32_t reason)
     struct convoy_poll *second = first->two.second;
     first->two.phase = CONVOY_TWO_LEVEL_FIRST_FAILED;
     first->two.operation = 0;
-    if (convoy_contribute_error(second, reason, first->tag, first->votes, NULL) == CONVOY_OK) {
+    const struct convoy_contribute_row row = {
+        .reason = reason, .votes = first->votes, .tag = first->tag, .call_of = first};
+    if (convoy_contribute_error(second, &row, NULL) == CONVOY_OK) {
         first->two.operation = second->error_row;
     }
 }
@@ -60,9 +62,13 @@ int32_t convoy_two_level_start(struct convoy_poll *first, struct convoy_poll *se
     status = convoy_contribute_call(first, call, CONVOY_POLL_LEVEL_FIRST, NULL, error);
     if (status != CONVOY_OK) {
         if (start_must_tell(call, status)) {
-            bool is_refusal = status > -300;
-            (void)convoy_contribute_error(second, is_refusal ? call->error_reason : status, call->tag, call->votes,
-                                         NULL);
+            const struct convoy_contribute_row row = {
+                .reason = status > -300 ? call->error_reason : status,
+                .votes = call->votes,
+                .tag = call->tag,
+                .call_of = first,
+            };
+            (void)convoy_contribute_error(second, &row, NULL);
         }
         return status;
     }

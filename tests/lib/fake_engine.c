@@ -77,10 +77,9 @@ size_t fake_group_partial_bytes(const struct fake_group *group)
     return group->partial_bytes;
 }
 
-const uint8_t *fake_group_payload(const struct fake_group *group, uint32_t index, size_t *bytes_out)
+const struct convoy_contribution *fake_group_contribution(const struct fake_group *group, uint32_t index)
 {
-    *bytes_out = group->engines[index].contribution.payload_bytes;
-    return group->engines[index].payload;
+    return &group->engines[index].contribution;
 }
 
 /* -- the end of a round ------------------------------------------------------------------------------------------ */

@@ -34,7 +34,7 @@ void fake_group_hand_over(struct fake_group *group, uint32_t index);
 /* Largest blob that encode made so far. */
 size_t fake_group_partial_bytes(const struct fake_group *group);
 
-/* The last published payload of a member. */
-const uint8_t *fake_group_payload(const struct fake_group *group, uint32_t index, size_t *bytes_out);
+/* What a member published last. */
+const struct convoy_contribution *fake_group_contribution(const struct fake_group *group, uint32_t index);
 
 #endif

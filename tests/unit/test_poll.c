@@ -179,6 +179,10 @@ static void test_poll_refused_call_with_post_error_tells_the_peers(void **state)
     assert_int_equal(convoy_poll_reduce(bad->poll, &bad->call, 0, &bad->result, &bad->error), CONVOY_INVALID_ARGUMENT);
     assert_int_equal(convoy_poll_start(bad->poll, &good->call, &bad->operation, &bad->error), CONVOY_BUSY);
     assert_int_equal(convoy_poll_reduce(good->poll, &good->call, 0, &good->result, &good->error), CONVOY_PEER_ERROR);
+    /* Once its lists are known, the row differs from the others in nothing but being an error. */
+    const struct convoy_contribution *row = fake_group_contribution(ranks->group, 1);
+    assert_true(row->is_error);
+    assert_memory_equal(&row->header, &fake_group_contribution(ranks->group, 0)->header, sizeof row->header);
     bad->lists[0].states = good->lists[0].states;
     poll_ranks_run(ranks, CONVOY_OK);
     poll_ranks_destroy(ranks);

@@ -190,6 +190,12 @@ static void test_two_level_refused_call_tells_both_levels_when_asked(void **stat
     }
     assert_int_equal(poll_grid_test(grid, 2), CONVOY_PEER_ERROR);
     assert_int_equal(poll_grid_test(grid, 1), CONVOY_PEER_ERROR);
+    const struct fake_group *const groups[] = {grid->first[0], grid->second[0]};
+    for (uint32_t level = 0; level < 2; level++) { /* the rows differ from the others' in nothing but being errors */
+        const struct convoy_contribution *row = fake_group_contribution(groups[level], 0);
+        assert_true(row->is_error);
+        assert_memory_equal(&row->header, &fake_group_contribution(groups[level], 1)->header, sizeof row->header);
+    }
     assert_int_equal(poll_grid_test(grid, 3), CONVOY_PEER_ERROR);
     grid_fill(grid, (const uint8_t[]){4}, 1);
     poll_grid_run(grid, CONVOY_OK);
