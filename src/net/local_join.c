@@ -18,7 +18,8 @@ _Static_assert(sizeof(struct convoy_local_body) <= CONVOY_FD_MESSAGE_BYTES_MAX, 
 
 /* -- messages ------------------------------------------------------------------------------------------------------ */
 
-static void make_proof(const struct convoy_local_join *join, const uint32_t parts[3], uint8_t proof[CONVOY_LOCAL_PROOF_BYTES])
+static void make_proof(const struct convoy_local_join *join, const uint32_t parts[3],
+                       uint8_t proof[CONVOY_LOCAL_PROOF_BYTES])
 {
     (void)crypto_generichash(proof, CONVOY_LOCAL_PROOF_BYTES, (const unsigned char *)parts, 3 * sizeof parts[0],
                              join->request->agreement->session, CONVOY_LOCAL_SESSION_BYTES);
@@ -60,8 +61,8 @@ int32_t convoy_local_join_ask(const struct convoy_local_join *join, int channel_
 }
 
 /* Takes one pidfd of a MEMBERS message. */
-static bool take_member(struct convoy_local_join *join, struct convoy_fd_message *message, const struct convoy_local_body *body,
-                        uint32_t position)
+static bool take_member(struct convoy_local_join *join, struct convoy_fd_message *message,
+                        const struct convoy_local_body *body, uint32_t position)
 {
     uint32_t member = body->members[position];
     if (member >= join->member_count || member == join->own_index || join->pidfds[member] >= 0 ||
@@ -108,8 +109,9 @@ static int32_t take_segment(struct convoy_local_join *join, struct convoy_fd_mes
         return convoy_error_set_errno(error, body->status, body->sys_errno, "no shared segment was made");
     }
     if (message->fd_count != 1 || body->count == 0 || body->count >= join->member_count) {
-        return convoy_error_set(error, CONVOY_MALFORMED, "%u descriptors and %u members arrived, 1 and 1 to %u expected",
-                                message->fd_count, body->count, join->member_count - 1);
+        return convoy_error_set(error, CONVOY_MALFORMED,
+                                "%u descriptors and %u members arrived, 1 and 1 to %u expected", message->fd_count,
+                                body->count, join->member_count - 1);
     }
     size_t needed = join->request->segment_bytes(join->request->user, body->count + 1);
     int32_t status = convoy_shared_file_check(message->fds[0], needed, &join->segment_bytes, error);

@@ -212,7 +212,7 @@ int32_t convoy_local_socket_open(const struct convoy_local_socket_options *optio
 
 /* -- connecting ---------------------------------------------------------------------------------------------------- */
 
-/* Unix sockets wait for room in the other's queue for as long as the send timeout says, and there is no event for it. */
+/* Unix sockets wait for room in the other's queue as long as the send timeout says; there is no event for it. */
 static void set_connect_wait(int fd, uint64_t deadline_ns)
 {
     uint64_t left_us = convoy_deadline_left(convoy_now_ns(), deadline_ns) / 1000 + 1; /* 0 would mean for ever */

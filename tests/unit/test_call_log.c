@@ -215,7 +215,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_call_log_keeps_the_last_calls, setup, teardown),
         cmocka_unit_test_setup_teardown(test_call_log_larger_calls_are_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(test_call_log_end_without_start_does_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_call_log_reader_beside_the_writer_never_sees_half_an_entry, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_call_log_reader_beside_the_writer_never_sees_half_an_entry, setup,
+                                        teardown),
         cmocka_unit_test(test_call_log_sizes_are_rounded_and_bounded),
     };
     return cmocka_run_group_tests_name("call_log", tests, NULL, NULL);

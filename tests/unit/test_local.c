@@ -201,7 +201,7 @@ static void test_local_each_allocation_failing_ends_all_members_and_leaks_nothin
     bool has_failed = true;
     for (plan.fail_after = 0; has_failed; plan.fail_after++) {
         assert_in_range(plan.fail_after, 0, 400);
-        struct ranks *ranks = ranks_create(3, 0);
+        struct ranks *ranks = ranks_create(2, 0);
         ranks_start_threads(ranks, fail_main, &has_failed, 0);
         ranks_finish(ranks);
         assert_int_equal(count_descriptors(), before);

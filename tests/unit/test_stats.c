@@ -13,6 +13,7 @@
 
 #define TEXT_BYTES 65536u
 #define RACE_ROUNDS 5000
+#define POLL "group=\"tp\",rank=\"3\",operation=\"poll\""
 
 static struct convoy_group_stats stats;
 static char text[TEXT_BYTES];
@@ -114,8 +115,7 @@ static void test_stats_prometheus_of_two_groups_has_one_head_per_metric(void **s
     assert_int_equal(count_of("# HELP convoy_rounds_total "), 1);
     assert_int_equal(count_of("# TYPE convoy_call_seconds histogram\n"), 1);
     assert_int_equal(count_of("convoy_rounds_total{group=\"tp\",rank=\"3\",operation=\"poll\",status=\"OK\"} 1\n"), 1);
-    assert_int_equal(count_of("convoy_rounds_total{group=\"a\\\"b\\\\c\\nd\",rank=\"0\",operation=\"poll\",status=\"OK\"} "),
-                     1);
+    assert_int_equal(count_of("rounds_total{group=\"a\\\"b\\\\c\\nd\",rank=\"0\",operation=\"poll\",status=\"OK\"} "), 1);
     assert_int_equal(count_of("convoy_foreign_stamps_total{group=\"tp\",rank=\"3\",operation=\"poll\"} 2\n"), 1);
     assert_int_equal(count_of("convoy_events_total{group=\"tp\",rank=\"3\",event=\"stall\"} 1\n"), 1);
     assert_int_equal(count_of("\n\n"), 0);
@@ -128,11 +128,10 @@ static void test_stats_prometheus_histogram_is_cumulative(void **state)
     record_three();
     const struct convoy_stats_source source = source_of("tp", 3);
     (void)convoy_stats_prometheus(&source, 1, text, sizeof text);
-    assert_int_equal(count_of("convoy_call_seconds_bucket{group=\"tp\",rank=\"3\",operation=\"poll\",le=\"2.56e-07\"} 0\n"),
-                     1);
+    assert_int_equal(count_of("convoy_call_seconds_bucket{" POLL ",le=\"2.56e-07\"} 0\n"), 1);
     assert_int_equal(count_of("operation=\"poll\",le=\"1.024e-06\"} 1\n"), 2);
     assert_int_equal(count_of("operation=\"poll\",le=\"1.6384e-05\"} 2\n"), 2); /* calls and waits */
-    assert_int_equal(count_of("convoy_call_seconds_bucket{group=\"tp\",rank=\"3\",operation=\"poll\",le=\"+Inf\"} 2\n"), 1);
+    assert_int_equal(count_of("convoy_call_seconds_bucket{" POLL ",le=\"+Inf\"} 2\n"), 1);
     assert_int_equal(count_of("convoy_call_seconds_sum{group=\"tp\",rank=\"3\",operation=\"poll\"} 5.3e-06\n"), 1);
     assert_int_equal(count_of("convoy_call_seconds_count{group=\"tp\",rank=\"3\",operation=\"poll\"} 2\n"), 1);
 }
