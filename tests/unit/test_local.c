@@ -85,6 +85,7 @@ static void one_ucx_main(const struct rank *rank, void *argument)
 static void test_local_net_ucx_keeps_that_member_alone_without_warning(void **state)
 {
     (void)state;
+    plan.settings[0] = "{\"shared_directory\": \"/nowhere\"}"; /* a reason to be apart, but not from this member */
     plan.settings[1] = "{\"net\": \"ucx\"}";
     run(3, one_ucx_main);
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/clock.h"
 #include "core/error.h"
-#include "net/local_serve.h"
-
-#include "net/liveness.h"
+#include "net/local_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,12 +20,10 @@
 
 static uint8_t session[CONVOY_LOCAL_SESSION_BYTES] = {1, 2, 3};
 static char directory[64];
-static uint32_t warnings;
 
 static int setup(void **state)
 {
     (void)state;
-    warnings = 0;
     (void)snprintf(directory, sizeof directory, "/tmp/convoy-test-XXXXXX");
     return mkdtemp(directory) != NULL ? 0 : -1;
 }
@@ -125,11 +121,11 @@ static void test_local_socket_missing_directory_says_so_and_keeps_the_abstract_s
 }
 
 /* Leaves the file of a socket in the directory as a killed process would; returns the listener when it is to live. */
-static int leave_file(const char *name, bool is_alive, bool is_old)
+static int leave_file(const char *name, int type, bool is_alive, bool is_old)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     (void)snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", directory, name);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(fd, 1), 0);
     const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
@@ -162,140 +158,27 @@ static void test_local_socket_stale_files_are_reclaimed_and_others_stay(void **s
     (void)state;
     struct convoy_host_keys keys;
     struct convoy_local_socket first = open_at(0, "", &keys);
-    char names[4][80];
-    const char *const words[] = {"dead", "alive", "young", "foreign"};
-    for (int i = 0; i < 4; i++) {
+    char names[5][80];
+    const char *const words[] = {"dead", "alive", "young", "foreign", "alien"};
+    for (int i = 0; i < 5; i++) {
         (void)snprintf(names[i], sizeof names[i], "convoy-%016llx-%s.sock",
                        (unsigned long long)(first.boot_tag + (i == 3)), words[i]);
     }
-    (void)leave_file(names[0], false, true);
-    int alive = leave_file(names[1], true, true);
-    (void)leave_file(names[2], false, false);
-    (void)leave_file(names[3], false, true);
+    (void)leave_file(names[0], SOCK_SEQPACKET, false, true);
+    int alive = leave_file(names[1], SOCK_SEQPACKET, true, true);
+    (void)leave_file(names[2], SOCK_SEQPACKET, false, false);
+    (void)leave_file(names[3], SOCK_SEQPACKET, false, true);
+    int alien = leave_file(names[4], SOCK_STREAM, true, true);
     struct convoy_local_socket second = open_at(1, directory, &keys);
     assert_false(exists(names[0]));
-    for (int i = 1; i < 4; i++) {
+    for (int i = 1; i < 5; i++) {
         assert_true(exists(names[i]));
         remove_file(names[i]);
     }
     (void)close(alive);
+    (void)close(alien);
     convoy_local_socket_fini(&second);
     convoy_local_socket_fini(&first);
-}
-
-/* -- serving strangers --------------------------------------------------------------------------------------------- */
-
-static void count_log(void *user, uint32_t level, const char *text, size_t length)
-{
-    (void)user;
-    (void)length;
-    warnings += level == CONVOY_LOG_WARN && strstr(text, "turned a connection away") != NULL;
-}
-
-static size_t page_each(const void *user, uint32_t count)
-{
-    (void)user;
-    return 4096u * count;
-}
-
-/* Two ends of a talk between member 0, the server, and member 1. */
-struct talk {
-    struct convoy_runtime runtime;
-    struct convoy_group_options options;
-    struct convoy_agreement agreement;
-    struct convoy_local_request request;
-    int pidfds[2][3];
-    struct convoy_local_join join[2];
-    struct convoy_local_socket at[2];
-};
-
-static void talk_init(struct talk *talk)
-{
-    memset(talk, 0, sizeof *talk);
-    convoy_log_init(&talk->runtime.log, count_log, NULL, CONVOY_LOG_WARN);
-    talk->options.name = "tp";
-    talk->options.name_length = 2;
-    memcpy(talk->agreement.session, session, sizeof session);
-    talk->request = (struct convoy_local_request){
-        .runtime = &talk->runtime, .options = &talk->options, .agreement = &talk->agreement,
-        .deadline_ns = convoy_now_ns() + 10 * CONVOY_NS_PER_S, .segment_bytes = page_each};
-    memset(talk->pidfds, 0xff, sizeof talk->pidfds);
-    for (uint32_t i = 0; i < 2; i++) {
-        struct convoy_host_keys keys;
-        talk->join[i] = (struct convoy_local_join){.request = &talk->request, .own_index = i, .member_count = 3,
-                                                   .pidfds = talk->pidfds[i], .segment_fd = -1};
-        assert_int_equal(convoy_liveness_self(&talk->join[i].own_pidfd, NULL), CONVOY_OK);
-        talk->at[i] = open_at(i, "", &keys);
-    }
-}
-
-static void talk_fini(struct talk *talk)
-{
-    for (int i = 0; i < 2; i++) {
-        convoy_local_join_release(&talk->join[i]);
-        (void)close(talk->join[i].own_pidfd);
-        convoy_local_socket_fini(&talk->at[i]);
-    }
-    convoy_log_fini(&talk->runtime.log);
-}
-
-static int talk_connect(const struct talk *talk)
-{
-    const struct convoy_local_socket_target target = {0, true, false};
-    int fd = -1;
-    assert_int_equal(convoy_local_socket_connect(&talk->at[1], &target, 0, &fd, NULL), CONVOY_OK);
-    return fd;
-}
-
-/* A silent one, one with rubbish, one with the wrong token, one that says to be another, one that comes twice. */
-static void test_local_serve_turns_strangers_away_and_serves_the_member(void **state)
-{
-    (void)state;
-    struct talk talk;
-    talk_init(&talk);
-    int fds[6];
-    for (int i = 0; i < 6; i++) {
-        fds[i] = talk_connect(&talk);
-    }
-    assert_int_equal(send(fds[1], "rubbish", 7, 0), 7);
-    talk.agreement.session[0] ^= 1;
-    assert_int_equal(convoy_local_join_ask(&talk.join[1], fds[2], 0, NULL), CONVOY_OK);
-    talk.agreement.session[0] ^= 1;
-    talk.join[1].own_index = 2; /* knows the token, but nobody waits for it */
-    assert_int_equal(convoy_local_join_ask(&talk.join[1], fds[3], 0, NULL), CONVOY_OK);
-    talk.join[1].own_index = 1;
-    assert_int_equal(convoy_local_join_ask(&talk.join[1], fds[4], 0, NULL), CONVOY_OK);
-    const uint8_t coming[] = {CONVOY_LOCAL_NOT_JOINING, CONVOY_LOCAL_CONNECTED, CONVOY_LOCAL_NOT_JOINING};
-    struct convoy_error error = CONVOY_ERROR_INIT;
-    assert_int_equal(convoy_local_serve(&talk.join[0], &talk.at[0], coming, &error), CONVOY_OK);
-    assert_int_equal(convoy_local_join_receive(&talk.join[1], fds[4], 0, &error), CONVOY_OK);
-    assert_int_equal(talk.join[1].segment_bytes, 2 * 4096);
-    assert_true(talk.pidfds[0][1] >= 0 && talk.pidfds[1][0] >= 0);
-    assert_int_equal(talk.pidfds[0][2], -1);
-    convoy_log_flush(&talk.runtime.log);
-    assert_int_equal(warnings, 4);
-    for (int i = 0; i < 6; i++) {
-        (void)close(fds[i]);
-    }
-    talk_fini(&talk);
-}
-
-/* A server that does not hold the token is believed nothing. */
-static void test_local_join_answer_without_the_token_is_unauthenticated(void **state)
-{
-    (void)state;
-    struct talk talk;
-    talk_init(&talk);
-    int fd = talk_connect(&talk);
-    assert_int_equal(convoy_local_join_ask(&talk.join[1], fd, 0, NULL), CONVOY_OK);
-    const uint8_t coming[] = {CONVOY_LOCAL_NOT_JOINING, CONVOY_LOCAL_CONNECTED, CONVOY_LOCAL_NOT_JOINING};
-    struct convoy_error error = CONVOY_ERROR_INIT;
-    assert_int_equal(convoy_local_serve(&talk.join[0], &talk.at[0], coming, &error), CONVOY_OK);
-    talk.agreement.session[0] ^= 1;
-    assert_int_equal(convoy_local_join_receive(&talk.join[1], fd, 0, &error), CONVOY_UNAUTHENTICATED);
-    assert_int_equal(talk.join[1].segment_fd, -1);
-    (void)close(fd);
-    talk_fini(&talk);
 }
 
 /* The queue of a Unix socket is full: the member is told to come later, and is served when it does. */
@@ -337,8 +220,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_local_socket_missing_directory_says_so_and_keeps_the_abstract_socket,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_local_socket_stale_files_are_reclaimed_and_others_stay, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_local_serve_turns_strangers_away_and_serves_the_member, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_local_join_answer_without_the_token_is_unauthenticated, setup, teardown),
         cmocka_unit_test_setup_teardown(test_local_socket_full_queue_is_in_progress_not_refused, setup, teardown),
     };
     return cmocka_run_group_tests_name("local_socket", tests, NULL, NULL);

@@ -115,7 +115,7 @@ static void test_stats_prometheus_of_two_groups_has_one_head_per_metric(void **s
     assert_int_equal(count_of("# HELP convoy_rounds_total "), 1);
     assert_int_equal(count_of("# TYPE convoy_call_seconds histogram\n"), 1);
     assert_int_equal(count_of("convoy_rounds_total{group=\"tp\",rank=\"3\",operation=\"poll\",status=\"OK\"} 1\n"), 1);
-    assert_int_equal(count_of("rounds_total{group=\"a\\\"b\\\\c\\nd\",rank=\"0\",operation=\"poll\",status=\"OK\"} "), 1);
+    assert_int_equal(count_of("s_total{group=\"a\\\"b\\\\c\\nd\",rank=\"0\",operation=\"poll\",status=\"OK\"} "), 1);
     assert_int_equal(count_of("convoy_foreign_stamps_total{group=\"tp\",rank=\"3\",operation=\"poll\"} 2\n"), 1);
     assert_int_equal(count_of("convoy_events_total{group=\"tp\",rank=\"3\",event=\"stall\"} 1\n"), 1);
     assert_int_equal(count_of("\n\n"), 0);
