@@ -39,7 +39,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional
 CONFORMANCE_TESTS :=
 INTEGRATION_TESTS := counts timeout_report
-INTEGRATION_SCRIPTS := doctor_cli run_cli
+INTEGRATION_SCRIPTS := doctor_cli package_list run_cli
 FAULT_TESTS :=
 ABI_TESTS := hygiene
 FUZZERS := hello
@@ -167,7 +167,7 @@ deps-build deps-test deps-bench: deps-%:
 # A make of its own, so that nothing is compiled before the packages are there.
 .PHONY: run
 run: deps-build ## replay a serving trace through real processes; TRACE=file RUN_ARGS="--dp 8 --tp 1"
-	@$(MAKE) --no-print-directory DEPS=no all
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) DEPS=no all
 	$(BIN)/convoy run $(if $(TRACE),--trace '$(TRACE)') $(RUN_ARGS)
 
 # -- tests ---------------------------------------------------------------------------------------------------------
