@@ -324,6 +324,11 @@ abi-draft: ## make the ABI as it is now the baseline, deliberately
 abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## break the ABI in about 20 ways; each must be caught by a gate
 	abi/mutate.sh $(BIN)
 
+.PHONY: lint
+lint: ## licence lines, function and file length, include direction, clang-tidy
+	tests/lint/sources.sh
+	tests/lint/tidy.sh
+
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf build

@@ -140,7 +140,7 @@ static void padding_write_starts(const struct convoy_sync_padding *input, int64_
 int32_t convoy_padding_size(const struct convoy_sync_padding *input, struct convoy_sync_padded *padded_out,
                             struct convoy_error *error)
 {
-    struct padding_facts facts;
+    struct padding_facts facts = {0};
     int32_t status = padding_check_tokens(input, &facts, error);
     if (status == CONVOY_OK) {
         status = padding_check_captures(input, error);
@@ -177,7 +177,7 @@ int32_t convoy_padding_size(const struct convoy_sync_padding *input, struct conv
 int32_t convoy_padding_starts(const struct convoy_sync_padding *input, int64_t extent, int64_t *starts_out,
                               struct convoy_error *error)
 {
-    struct padding_facts facts;
+    struct padding_facts facts = {0};
     int32_t status = padding_check_tokens(input, &facts, error);
     if (status != CONVOY_OK) {
         return status;

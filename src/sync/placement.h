@@ -32,8 +32,8 @@ struct convoy_conflict {
 struct convoy_placement {
     uint32_t inner;
     uint32_t slots;
-    uint32_t *rank_of;  /* world gather, [slots]: lowest member of the data-parallel rank in that slot, or EMPTY */
-    uint32_t *slot_of;  /* world gather, [member_count / inner]: slot of each data-parallel rank, or CONVOY_GATHER_NO_SLOT */
+    uint32_t *rank_of; /* world gather, [slots]: lowest member of the data-parallel rank in that slot, or EMPTY */
+    uint32_t *slot_of; /* world gather, [member_count / inner]: slot of each rank, or CONVOY_GATHER_NO_SLOT */
 };
 
 /* NO_MEMORY; safe to fini then. */
