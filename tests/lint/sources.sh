@@ -8,6 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 line_max=130 # the style asks for 120; this is where it is refused
 function_max=70
 file_max=550 # justify more than 350 in review; this is where it is refused
+tests_max=700 # the same for tests
 findings=0
 
 finding() {
@@ -24,7 +25,7 @@ done
 
 while IFS= read -r line; do
     finding "$line"
-done < <(awk -v line_max=$line_max -v function_max=$function_max -v file_max=$file_max '
+done < <(awk -v line_max=$line_max -v function_max=$function_max -v file_max=$file_max -v tests_max=$tests_max '
     FNR == 1 { start = 0; last = "" }
     length($0) > line_max { print FILENAME ":" FNR ": line of " length($0) " characters, allowed are " line_max }
     /\t/ { print FILENAME ":" FNR ": tab" }
@@ -35,7 +36,8 @@ done < <(awk -v line_max=$line_max -v function_max=$function_max -v file_max=$fi
             print FILENAME ":" start ": function of " FNR - start - 1 " lines, allowed are " function_max
         start = 0
     }
-    FNR == file_max + 1 { print FILENAME ":" FNR ": file longer than " file_max " lines" }
+    FNR == 1 { room = FILENAME ~ /^tests\// ? tests_max : file_max }
+    FNR == room + 1 { print FILENAME ":" FNR ": file longer than " room " lines" }
     { last = $0 }' "${c_files[@]}")
 
 # Layers of src/ that each layer may include, itself aside. load and cli see core and the public headers only.
