@@ -22,8 +22,8 @@ RUN_ARGS ?=
 CORE_SOURCES := error fault latency log memory negotiate settings status
 NET_SOURCES := auth bootstrap fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial remote remote_peers remote_reopen remote_round remote_status remote_wire reopen report report_text seal segment stall stats stats_prometheus wait
-POLL_SOURCES := capture check consensus contribute decided gate inject keyed order outcome payload poll positional result table \
-                two_level
+POLL_SOURCES := capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
+                result table two_level
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema sync
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
@@ -42,7 +42,7 @@ INTEGRATION_TESTS := counts timeout_report
 INTEGRATION_SCRIPTS := doctor_cli package_list run_cli
 FAULT_TESTS :=
 ABI_TESTS := hygiene
-FUZZERS := hello
+FUZZERS := hello poll_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather expect fake_round plugin rank ranks
 UNIT_LIB_SOURCES := linknode

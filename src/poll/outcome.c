@@ -56,11 +56,24 @@ static bool decided_answer(struct convoy_outcome *outcome, struct convoy_table *
     return any;
 }
 
+/* Whether any of eight states is Failed or Success: only of these (0 and 4) both low bits are 0. */
+static bool block_has_end(const uint8_t *states)
+{
+    uint64_t low;
+    memcpy(&low, states, sizeof low);
+    low &= 0x0303030303030303ull;
+    return ((low - 0x0101010101010101ull) & ~low & 0x8080808080808080ull) != 0;
+}
+
 static void decided_learn(const struct convoy_outcome *outcome, const struct convoy_table *table,
                           const struct convoy_payload_shape *shape, struct convoy_decided *decided)
 {
     for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
-        for (uint32_t i = table->starts[slot]; i < table->starts[slot + 1]; i++) {
+        uint32_t end = table->starts[slot + 1];
+        for (uint32_t i = table->starts[slot]; i < end; i++) {
+            while (end - i > 8 && !block_has_end(table->states + i)) {
+                i += 8;
+            }
             bool is_end = table->states[i] == CONVOY_STATE_FAILED || table->states[i] == CONVOY_STATE_SUCCESS;
             if (is_end && outcome->flags[i] == 0) {
                 convoy_decided_add(decided, shape->list_of[slot], table->keys[i], convoy_table_generation(table, i),

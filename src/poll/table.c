@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+#define LISTED_LANES 8u
+
+typedef uint16_t listed_lanes __attribute__((vector_size(LISTED_LANES * sizeof(uint16_t))));
+
 /* One identity as it lies in a source. */
 struct item {
     uint64_t key;
@@ -91,8 +95,15 @@ void convoy_table_listed_add(struct convoy_table *table, const struct convoy_pay
 {
     uint16_t *listed = table->listed;
     if (view->listed == NULL) {
-        for (uint32_t i = 0; i < view->entries; i++) {
-            listed[i] = (uint16_t)(listed[i] + 1);
+        uint32_t done = 0;
+        for (; view->entries - done >= LISTED_LANES; done += LISTED_LANES) {
+            listed_lanes block;
+            memcpy(&block, listed + done, sizeof block);
+            block += 1;
+            memcpy(listed + done, &block, sizeof block);
+        }
+        for (; done < view->entries; done++) {
+            listed[done] = (uint16_t)(listed[done] + 1);
         }
         return;
     }
