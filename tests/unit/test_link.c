@@ -5,6 +5,7 @@
 #include "tests/lib/linknode.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -153,6 +154,35 @@ static void test_link_sleeping_receiver_misses_no_wakeup(void **state)
     uint32_t count = 20000;
     (void)state;
     run_ranks(2, gaps, &count);
+}
+
+static void poll_descriptor(const struct rank *rank, void *argument)
+{
+    struct linknode node;
+    (void)argument;
+    linknode_open(&node, rank, NULL);
+    linknode_connect(&node, 1 - rank->index);
+    for (uint64_t i = 0; i < 2000; i++) {
+        if (rank->index == 0) {
+            EXPECT_STATUS(linknode_send(&node, 1, i, 8), CONVOY_OK, NULL);
+        }
+        while (node.received <= i) { /* a caller that sleeps on its own, such as the progress thread of a group */
+            struct pollfd look = {.fd = convoy_link_fd(node.link), .events = POLLIN};
+            EXPECT(!convoy_link_arm(node.link) || poll(&look, 1, (int)WAIT_MS) == 1);
+            (void)convoy_link_progress(node.link);
+        }
+        if (rank->index == 1) {
+            EXPECT_STATUS(linknode_send(&node, 0, i, 8), CONVOY_OK, NULL);
+        }
+    }
+    (void)linknode_close(&node, CLOSE_NS);
+}
+
+/* Once armed, the descriptor becomes readable with the next message, whatever came between the two. */
+static void test_link_armed_descriptor_becomes_readable_with_a_message(void **state)
+{
+    (void)state;
+    run_ranks(2, poll_descriptor, NULL);
 }
 
 static uint64_t cpu_us(void)
@@ -314,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_link_flood_then_close_loses_nothing),
         cmocka_unit_test(test_link_connected_message_goes_out_inline),
         cmocka_unit_test(test_link_sleeping_receiver_misses_no_wakeup),
+        cmocka_unit_test(test_link_armed_descriptor_becomes_readable_with_a_message),
         cmocka_unit_test(test_link_idle_sleep_uses_no_cpu),
         cmocka_unit_test(test_link_malformed_address_is_refused_by_member),
         cmocka_unit_test(test_link_threads_of_ucx_block_all_signals),
