@@ -279,7 +279,7 @@ bench-programs: $(BENCH_PROGRAMS)
 bench: ## compare with Open MPI, torch gloo and the floor; writes build/bench/collectives.json (BENCH_QUICK=1 to try)
 	[ "$(DEPS)" = no ] || tests/deps.sh bench
 	$(MAKE) --no-print-directory bench-programs
-	/usr/bin/python3 tests/bench/bench.py
+	/usr/bin/python3 -B tests/bench/bench.py
 
 # -- ABI gates (abi/README.md) -------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ static void exchange(void *state, uint32_t pattern, const uint8_t *input, uint8_
     finish_send(endpoint, request);
 }
 
-/* -- opening ---------------------------------------------------------------------------------------------------------- */
+/* -- opening ------------------------------------------------------------------------------------------------------- */
 
 static void write_address(const char *path, const void *address, size_t length)
 {
@@ -132,7 +132,8 @@ static void open_worker(struct endpoint *endpoint)
     const ucp_worker_params_t worker_params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                                .thread_mode = UCS_THREAD_MODE_SINGLE};
     const ucp_am_handler_param_t handler = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
-                                                          UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                                          UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                          UCP_AM_HANDLER_PARAM_FIELD_ARG,
                                             .id = MESSAGE_ID,
                                             .cb = receive,
                                             .arg = endpoint};

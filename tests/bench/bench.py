@@ -25,8 +25,8 @@ OUTPUT = ROOT / "build/bench/collectives.json"
 QUICK = os.environ.get("BENCH_QUICK", "0") == "1"
 REPEATS = int(os.environ.get("BENCH_REPEATS", "1" if QUICK else "5"))
 LIMIT_S = 180
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl",
-          "self,vader"]
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca",
+          "btl", "self,vader"]
 CASES = ["poll:8", "poll:64", "poll:256", "row:8"]
 OWN_CASES = ["lists:64", "keyed:64", "fresh:64"]
 RANKS = [2, 4, 8]
@@ -88,10 +88,11 @@ def run_gloo(ranks, cases):
 def run_other():
     """What is not an exchange: opening, the segment, calls through table and handle."""
     return (run([BIN / "convoy_costs", "--ranks", 4, "--mode", "open"]) +
-            run([BIN / "convoy_costs", "--ranks", 8, "--mode", "open"]) + run([BIN / "convoy_costs", "--mode", "calls"]))
+            run([BIN / "convoy_costs", "--ranks", 8, "--mode", "open"]) +
+            run([BIN / "convoy_costs", "--mode", "calls"]))
 
 
-# -- two hosts: two network namespaces with one link between them ------------------------------------------------------
+# -- two hosts: two network namespaces with one link between them ----------------------------------------------------
 
 
 class Hosts:
@@ -198,7 +199,7 @@ def run_hosts(hosts, failures):
     return lines
 
 
-# -- the whole run ------------------------------------------------------------------------------------------------------
+# -- the whole run ---------------------------------------------------------------------------------------------------
 
 
 def back_to_back(ranks, is_reversed):

@@ -62,7 +62,7 @@ static struct plugin_member *create_member(const struct job *job, uint32_t rank)
     return member;
 }
 
-/* -- the exchanges --------------------------------------------------------------------------------------------------- */
+/* -- the exchanges ------------------------------------------------------------------------------------------------- */
 
 static void reduce(void *state, uint32_t pattern, const uint8_t *input, uint8_t *output)
 {

@@ -20,7 +20,7 @@
 #define STALE_OPERATION 0u
 #define CLOSE_TIMEOUT_NS 5000000000ull
 
-/* -- opening ---------------------------------------------------------------------------------------------------------- */
+/* -- opening ------------------------------------------------------------------------------------------------------- */
 
 struct opening {
     uint32_t ranks;
@@ -68,7 +68,7 @@ static void measure_open(uint32_t ranks)
                  (unsigned long long)*opening.segment_bytes);
 }
 
-/* -- what a call costs ---------------------------------------------------------------------------------------------- */
+/* -- what a call costs --------------------------------------------------------------------------------------------- */
 
 /* A short call that takes a handle: testing an operation that is long over. */
 typedef int32_t (*test_fn)(convoy_group *group, convoy_operation operation, struct convoy_poll_result *result_out,

@@ -146,7 +146,7 @@ static void run_case(const struct bench_options *options, const struct bench_cas
     bench_work_fini(&work);
 }
 
-/* -- figures of the machine ------------------------------------------------------------------------------------------ */
+/* -- figures of the machine ---------------------------------------------------------------------------------------- */
 
 /* Batches are short and the median counts, so that other processes and ticks do not show. */
 struct ping {

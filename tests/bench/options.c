@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kind_names[] = {
-    [BENCH_POLL] = "poll", [BENCH_ROW] = "row", [BENCH_LISTS] = "lists", [BENCH_KEYED] = "keyed", [BENCH_FRESH] = "fresh"};
+static const char *const kind_names[] = {[BENCH_POLL] = "poll",
+                                         [BENCH_ROW] = "row",
+                                         [BENCH_LISTS] = "lists",
+                                         [BENCH_KEYED] = "keyed",
+                                         [BENCH_FRESH] = "fresh"};
 
 static uint32_t parse_number(const char *text, uint32_t max)
 {

@@ -72,7 +72,8 @@ def one_host_bars(figures, case, ranks):
     where = f"{case}, {ranks} ranks"
     bars = [bar(f"{where}: to the floor ({floor[0][6:]})", figures.ratio(own, floor), FLOOR_BAR[ranks])]
     must_lead = 1.5 * FLOOR_BAR[ranks] * figures.median(floor) < figures.median(mpi)
-    bars.append(bar(f"{where}: faster than Open MPI", figures.ratio(mpi, own), 1.5 if must_lead else 1.0, at_least=True))
+    lead = 1.5 if must_lead else 1.0
+    bars.append(bar(f"{where}: faster than Open MPI", figures.ratio(mpi, own), lead, at_least=True))
     gloo = ("gloo", case, "b2b", ranks, 1)
     bars.append(bar(f"{where}: faster than torch gloo", figures.ratio(gloo, own), 300.0, at_least=True))
     return bars
@@ -155,7 +156,7 @@ def summarise(machine, repeats, no_hosts):
             "is_good": len(missed) <= MISSES_ALLOWED and not far, "measurements": measurements}
 
 
-# -- printing ------------------------------------------------------------------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------------------------
 
 
 def short(value):
@@ -189,11 +190,12 @@ def show_table(result, title, mode, hosts, columns):
 
 
 def show_floor(result):
-    print("\nfloor here against the machine that the bars were set on (2 virtual cores of a Sapphire Rapids class Xeon)")
+    print("\nfloor here against the machine that the bars were set on (2 vCPUs, Xeon of the Sapphire Rapids class)")
     for check in result["floor_check"]:
         verdict = f"within {FLOOR_TOLERANCE}x" if check["is_comparable"] else "ANOTHER MACHINE"
-        print(f"  {check['ranks']} ranks ({check['policy']}): {check['floor_us']} us, there {check['reference_us']} us, "
-              f"{check['ratio']}x: {verdict}; {check['cause'][:-3].replace('_', ' ')} {check['cause_us']} us, there "
+        cause = check["cause"][:-3].replace("_", " ")
+        print(f"  {check['ranks']} ranks ({check['policy']}): {check['floor_us']} us, there {check['reference_us']} "
+              f"us, {check['ratio']}x: {verdict}; {cause} {check['cause_us']} us, there "
               f"{check['cause_reference_us']} us")
     machine = result["machine"]
     print(f"  {machine['cpu']}, {machine['cores']} cores, kernel {machine['kernel']}; sched_yield alone "
@@ -213,5 +215,5 @@ def show(result):
         print(f"  {one['result']:<13}{value:>9} {one['unit']:<4}{bound:>9} {one['limit']:<6g} {one['name']}")
     if result["no_hosts"]:
         print(f"  not measured between hosts: {result['no_hosts']}")
-    print(f"{len(result['bars']) - result['missed']} of {len(result['bars'])} bars met (at most {MISSES_ALLOWED} may be "
-          f"missed, none by more than {MISS_FACTOR}x: {'met' if result['is_good'] else 'NOT MET'})")
+    print(f"{len(result['bars']) - result['missed']} of {len(result['bars'])} bars met (at most {MISSES_ALLOWED} may "
+          f"be missed, none by more than {MISS_FACTOR}x: {'met' if result['is_good'] else 'NOT MET'})")

@@ -149,7 +149,7 @@ static long resident_kib(void)
     return kib;
 }
 
-/* -- rounds whose peers have published ------------------------------------------------------------------------------- */
+/* -- rounds whose peers have published ----------------------------------------------------------------------------- */
 
 /* A peer does not wait inside the library while rank 0 counts: it might sleep there, and waking it is a system call. */
 static void peer_rounds(const struct rank *rank, struct plugin_member *member, struct arguments *arguments)
@@ -285,7 +285,7 @@ static void test_count_sees_an_allocation_and_a_system_call(void **state)
     }
 }
 
-/* -- waiting and idling ---------------------------------------------------------------------------------------------- */
+/* -- waiting and idling -------------------------------------------------------------------------------------------- */
 
 /* Processor time of all threads of this process, in microseconds. */
 static long long cpu_us(void)
@@ -346,7 +346,7 @@ static void test_wait_of_a_second_uses_little_processor_time_and_idling_none(voi
     ranks_finish(ranks);
 }
 
-/* -- the segment ------------------------------------------------------------------------------------------------------ */
+/* -- the segment --------------------------------------------------------------------------------------------------- */
 
 static void look_at_segment(const struct rank *rank, void *port)
 {

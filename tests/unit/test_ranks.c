@@ -124,7 +124,7 @@ static void test_ranks_stopped_rank_goes_on(void **state)
     ranks_finish(ranks);
 }
 
-/* -- failures must be seen: these run a failing test in a process of its own and read what it prints ---------------- */
+/* -- failures must be seen: these run a failing test in a process of its own and read what it prints --------------- */
 
 typedef void (*failing_fn)(void **state);
 
