@@ -30,8 +30,8 @@ struct convoy_stats_sample {
     uint32_t operation; /* CONVOY_OPERATION_* */
     int32_t status;
     enum convoy_wait_kind wait_kind;
-    uint64_t call_ns; /* whole call, or start to end in the split form */
-    uint64_t wait_ns; /* part of it that was waiting */
+    uint64_t call_ns; /* whole call, or start to end in the split form; 0 = this round was not timed */
+    uint64_t wait_ns; /* part of it that was waiting; 0 = not timed, or none */
     uint64_t yields;
     uint64_t sleeps;
     uint64_t wakes; /* sleepers that this member woke */
