@@ -26,7 +26,8 @@ struct run {
     struct convoy_crew crew;
     uint64_t started_ns;
     uint64_t deadline_ns;
-    uint64_t stop_ns; /* when the ranks were asked to stop, 0 = not */
+    uint64_t first_end_ns; /* when the first rank had ended, 0 = none has */
+    uint64_t stop_ns;      /* when the ranks were asked to stop, 0 = not */
     bool is_overdue;
 };
 
@@ -118,6 +119,19 @@ static void run_stop(struct run *run, uint64_t now_ns)
     atomic_store(&run->setup.board->is_stop_wanted, 1);
 }
 
+/* Ranks end together. One that is still there long after another has ended hangs, and would hang for ever. */
+static bool run_is_stuck(struct run *run, uint64_t now_ns)
+{
+    bool has_ended = convoy_board_count(run->setup.board, CONVOY_BOARD_ENDED) != 0 ||
+                     run->crew.alive < run->crew.count;
+    if (!has_ended) {
+        return false;
+    }
+    run->first_end_ns = run->first_end_ns != 0 ? run->first_end_ns : now_ns;
+    uint64_t patience_ns = 2 * run->setup.timeout_ns + run->setup.fault.stall_ms * CONVOY_NS_PER_MS + RUN_STOP_GRACE_NS;
+    return now_ns - run->first_end_ns > patience_ns;
+}
+
 static void run_watch(struct run *run, struct convoy_progress *progress)
 {
     while (run->crew.alive != 0) {
@@ -130,7 +144,7 @@ static void run_watch(struct run *run, struct convoy_progress *progress)
             run->is_overdue = true;
             run_stop(run, now_ns);
         }
-        if (run->stop_ns != 0 && now_ns - run->stop_ns > RUN_STOP_GRACE_NS) {
+        if ((run->stop_ns != 0 && now_ns - run->stop_ns > RUN_STOP_GRACE_NS) || run_is_stuck(run, now_ns)) {
             convoy_crew_kill(&run->crew);
         }
         convoy_progress_show(progress, now_ns);

@@ -19,28 +19,37 @@ struct trace_reader {
     struct convoy_error *error;
 };
 
+/* Every number was read as a double: a field that nobody asks for may hold one that no integer takes, and all that is
+ * asked for is exact below 2^53. */
+static const char *trace_number_problem(const json_t *value, int64_t high)
+{
+    if (value == NULL) {
+        return "is missing";
+    }
+    if (!json_is_number(value)) {
+        return "is not a number";
+    }
+    double number = json_number_value(value);
+    if (number < 0) {
+        return "is negative";
+    }
+    if (number > (double)high) {
+        return "is too large";
+    }
+    return number > (double)(int64_t)number ? "is not a whole number" : NULL;
+}
+
 static int32_t trace_field(const struct trace_reader *reader, const json_t *object, const char *name, int64_t high,
                            int64_t *value_out)
 {
     const json_t *value = json_object_get(object, name);
-    const char *problem = NULL;
-    if (value == NULL) {
-        problem = "is missing";
-    } else if (json_is_real(value)) {
-        problem = "is not a whole number";
-    } else if (!json_is_integer(value)) {
-        problem = "is not a number";
-    } else if (json_integer_value(value) < 0) {
-        problem = "is negative";
-    } else if (json_integer_value(value) > high) {
-        problem = "is too large";
-    }
+    const char *problem = trace_number_problem(value, high);
     if (problem != NULL) {
         return convoy_error_set(reader->error, CONVOY_INVALID_ARGUMENT,
                                 "%.80s:%llu: \"%s\" %s (must be a whole number from 0 to %lld)", reader->path,
                                 (unsigned long long)reader->line, name, problem, (long long)high);
     }
-    *value_out = json_integer_value(value);
+    *value_out = (int64_t)json_number_value(value);
     return CONVOY_OK;
 }
 
@@ -117,7 +126,8 @@ static int32_t trace_read_line(struct trace_reader *reader, const char *line, si
         return CONVOY_OK;
     }
     json_error_t problem;
-    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
+    size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL;
+    json_t *object = json_loadb(line, length, flags, &problem);
     if (object == NULL) {
         return convoy_error_set(reader->error, CONVOY_INVALID_ARGUMENT, "%.80s:%llu: not JSON: %.100s", reader->path,
                                 (unsigned long long)reader->line, problem.text);

@@ -64,7 +64,8 @@ static void test_trace_unknown_fields_are_ignored(void **state)
 {
     struct fixture *fixture = *state;
     const char *text =
-        "{\"hash_ids\": [1, 2.5], \"output_length\": 0, \"timestamp\": 59, \"input_length\": 10000000}\n";
+        "{\"hash_ids\": [18446744073709551615, 2.5, \"\\u0000\"], \"output_length\": 0, \"timestamp\": 59, "
+        "\"input_length\": 10000000}\n";
     assert_int_equal(load(fixture, text, strlen(text)), CONVOY_OK);
     assert_int_equal(fixture->trace.count, 1);
     assert_int_equal(fixture->trace.requests[0].timestamp_ms, 59);
@@ -104,7 +105,7 @@ static void test_trace_bad_line_is_refused_with_file_line_and_reason(void **stat
         {"{\"timestamp\": 1, \"input_length\": null, \"output_length\": 1}\n", "1", "\"input_length\" is not a number"},
         {"{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 10000001}\n", "1",
          "\"output_length\" is too large"},
-        {"{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 99999999999999999999}\n", "1", "not JSON"},
+        {"{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 99999999999999999999}\n", "1", "is too large"},
         {"{\"timestamp\": 1, \"timestamp\": 1, \"input_length\": 1, \"output_length\": 1}\n", "1", "not JSON"},
         {GOOD "\n{\"timestamp\": 39, \"input_length\": 1, \"output_length\": 1}\n", "3",
          "39 is before the 40 of line 1"},
