@@ -5,7 +5,7 @@
 #        abi/layout.sh draft              makes that the baseline, deliberately
 #        abi/layout.sh check LIBRARY      headers against baseline, and the library's own DWARF against the headers
 . "$(dirname "$0")/gate.sh"
-need "${CC:-cc}" pahole awk sort diff
+need "${CC:-cc}" pahole awk sort diff paste find
 top=$(cd "$(dirname "$0")/.." && pwd)
 baseline=$top/abi/draft/layout.txt
 work=$(mktemp -d)
@@ -30,9 +30,12 @@ make_anchor() {
     "${CC:-cc}" -std=c11 -g -c -I"$top/include" "$work/anchor.c" -o "$work/anchor.o"
 }
 
-# "struct NAME SIZE", then one line per field: "  OFFSET SIZE TYPE NAME". $1: object with DWARF, $2: struct
-struct_layout() {
-    pahole -C "$2" "$1" 2>/dev/null | awk -v name="$2" '
+# One file per struct in directory $2: "struct NAME SIZE", then one line per field: "  OFFSET SIZE TYPE NAME".
+# $1: object with DWARF
+split_layouts() {
+    mkdir -p "$2"
+    pahole -C "$(struct_names | paste -sd,)" "$1" 2>/dev/null | awk -v directory="$2" '
+        $1 == "struct" && $3 == "{" && !/^[ \t]/ { name = $2; count = 0 }
         /\/\* size:/ { match($0, /size: [0-9]+/); size = substr($0, RSTART + 6, RLENGTH - 6) }
         match($0, /\/\* +[0-9]+ +[0-9]+ \*\//) {
             split(substr($0, RSTART + 2, RLENGTH - 4), place, " ")
@@ -41,7 +44,12 @@ struct_layout() {
             lines[++count] = sprintf("  %4d %4d %s", place[1], place[2], text)
         }
         /\/\* XXX|\/\* padding|\/\* paddings/ { lines[++count] = "  hole: " $0 }
-        END { if (count) { printf "struct %s %d\n", name, size; for (i = 1; i <= count; i++) print lines[i] } }'
+        /^}/ && name != "" {
+            file = directory "/" name
+            printf "struct %s %d\n", name, size >file
+            for (i = 1; i <= count; i++) print lines[i] >file
+            close(file); name = ""
+        }'
 }
 
 # Typedefs, prototypes and constants, as the compiler sees them.
@@ -55,26 +63,27 @@ declarations() {
 
 print_layout() {
     make_anchor
+    split_layouts "$work/anchor.o" "$work/headers"
     for name in $(struct_names); do
-        struct_layout "$work/anchor.o" "$name"
+        cat "$work/headers/$name"
     done
     declarations
 }
 
 # The library's own idea of each struct that it uses must be the headers'. $1: library
 check_library() {
-    local name seen=0
-    for name in $(struct_names); do
-        struct_layout "$1" "$name" >"$work/theirs"
-        [ -s "$work/theirs" ] || continue
-        seen=$((seen + 1))
-        struct_layout "$work/anchor.o" "$name" | diff - "$work/theirs" >"$work/difference" ||
+    local name path
+    split_layouts "$1" "$work/library"
+    for path in "$work"/library/*; do
+        name=$(basename "$path")
+        [ -e "$work/headers/$name" ] || continue
+        diff "$work/headers/$name" "$path" >"$work/difference" ||
             fault "struct $name in $1 is not that of the headers: $(tr '\n' ' ' <"$work/difference")"
     done
     for name in convoy_core_table convoy_poll_table convoy_sync_table convoy_host_info; do
-        [ -n "$(struct_layout "$1" "$name")" ] || fault "$1 has no DWARF for struct $name; build it with -g"
+        [ -s "$work/library/$name" ] || fault "$1 has no DWARF for struct $name; build it with -g"
     done
-    [ "$seen" -ge 20 ] || fault "only $seen public structs in the DWARF of $1"
+    [ "$(find "$work/library" -type f | wc -l)" -ge 20 ] || fault "fewer than 20 public structs in the DWARF of $1"
 }
 
 case ${1:-} in

@@ -82,19 +82,20 @@ m_banned_type() { edit $core 's/uint32_t log_level; /long log_level; /'; }
 m_header_not_alone() { edit $sync '/#include "convoy\/poll.h"/d'; }
 m_symbol_leaked() { edit plugin/convoy.map 's/convoy_query;/convoy_query; convoy_leak;/'; extra_object '__attribute__((visibility("default"))) int convoy_leak(void) { return 0; }'; map=plugin/convoy.map relink "" "$scratch/extra.o"; }
 m_symbol_version_lost() { edit plugin/convoy.map 's/CONVOY_1/CONVOY_2/'; map=plugin/convoy.map relink; }
-m_entry_hidden() { edit plugin/convoy.map '/convoy_query/d'; map=plugin/convoy.map relink; }
+m_entry_hidden() { edit plugin/convoy.map 's/convoy_query;/convoy_other;/'; map=plugin/convoy.map relink; }
 m_data_exported() { edit plugin/convoy.map 's/convoy_query;/convoy_query; convoy_data;/'; extra_object '__attribute__((visibility("default"))) int convoy_data = 1;'; map=plugin/convoy.map relink "" "$scratch/extra.o"; }
 m_thread_local_added() { extra_object 'static __thread int slot; int *convoy_slot(void); __attribute__((used)) int *convoy_slot(void) { return &slot; }'; relink "" "$scratch/extra.o"; }
 m_constructor_added() { extra_object '__attribute__((constructor)) static void early(void) { __asm__ volatile(""); }'; relink "" "$scratch/extra.o"; }
 m_library_needed() { relink "-Wl,--no-as-needed -lm"; }
-m_unloadable() { map=plugin/convoy.map; relink "-Wl,-z,lazy"; }
+m_lazy_binding() { relink "-Wl,-z,lazy"; }
+m_run_path_added() { relink "-Wl,-rpath,/opt/lib"; }
 m_build_id_lost() { relink "-Wl,--build-id=none"; }
 m_soname_changed() { relink "-Wl,-soname,libconvoy.so.2"; }
 m_dwarf_stripped() { strip --strip-debug build/libconvoy.so.1; }
 m_note_lost() { strip --remove-section=.note.convoy build/libconvoy.so.1; }
 m_file_damaged() { printf '\377' | dd of=build/libconvoy.so.1 bs=1 seek=9000 conv=notrunc 2>/dev/null; }
 m_minor_bumped_in_manifest_only() { edit plugin/families.h 's/FIRST(core, CONVOY_CORE_MAJOR, CONVOY_CORE_MINOR/FIRST(core, CONVOY_CORE_MAJOR, 7/'; rebuild plugin/manifest.c; }
-m_table_built_from_other_headers() { edit $poll '/^struct convoy_poll_call/,/^};/{s/uint32_t votes; /uint32_t votes_other; /}'; rebuild plugin/query.c; cp -a "$top/include/convoy/poll.h" $poll; }
+m_library_of_other_headers() { edit include/convoy/query.h '/^struct convoy_host_info/,/^};/s/uint32_t reserved;/uint32_t other;/'; rebuild plugin/query.c; cp -a "$top/include/convoy/query.h" include/convoy/; }
 
 # -- run ----------------------------------------------------------------------------------------------------------------
 
