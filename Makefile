@@ -31,7 +31,11 @@ CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogr
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
-UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_memory bootstrap_refusal call_log deliver derive elf_file fd_channel frame gather grid hello host host_map inspect intake lanes latency link link_namespaces link_peers liveness loader local local_processes local_serve local_socket mask message negotiate padding placement query ranks rendezvous roster row runtime schema settings shared_file sized stall stats status sync sync_rounds ucx ucx_guard ucx_resources
+UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_memory bootstrap_refusal call_log deliver derive elf_file \
+              fd_channel frame gather grid hello host host_map inspect intake lanes latency link link_namespaces \
+              link_peers liveness loader local local_processes local_serve local_socket mapped mask message \
+              negotiate padding placement query ranks rendezvous roster row runtime schema settings shared_file \
+              sized stall stats status sync sync_rounds ucx ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
@@ -220,7 +224,7 @@ $(TEST_BIN)/abi/plugins/needs_gone.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
 	$(OBJ)/stamp $@.new
 	mv $@.new $@
 
-$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader): | $(TINY_FILES)
+$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped): | $(TINY_FILES)
 
 UNIT_BINARIES := $(patsubst %,$(TEST_BIN)/unit/test_%,$(UNIT_TESTS))
 HOST_BINARIES := $(patsubst %,$(TEST_BIN)/conformance/test_%,$(CONFORMANCE_TESTS)) \

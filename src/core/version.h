@@ -3,13 +3,13 @@
 #ifndef CONVOY_CORE_VERSION_H
 #define CONVOY_CORE_VERSION_H
 
+/* Frames of the rendezvous, cells of the segment, messages of the links. */
 #define CONVOY_WIRE_MIN 1
 #define CONVOY_WIRE_MAX 1
 
 /* UCX releases that are opened; others are refused with both versions in the text. */
-#define CONVOY_UCX_RANGE "1.13 <= v < 2"
-#define CONVOY_UCX_MAJOR_MIN 1
-#define CONVOY_UCX_MINOR_MIN 13
-#define CONVOY_UCX_MAJOR_END 2
+#define CONVOY_UCX_SUPPORTED "1.13 <= v < 2"
+#define CONVOY_UCX_MAJOR 1u
+#define CONVOY_UCX_MINOR_MIN 13u
 
 #endif

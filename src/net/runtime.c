@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/version.h"
 #include "net/ucx.h"
-#include "net/wire.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -115,7 +115,7 @@ static int32_t library_check_version(struct convoy_ucx_library *library, struct 
     unsigned release = 0;
     get_version(&major, &minor, &release);
     (void)snprintf(library->version, sizeof library->version, "%u.%u.%u", major, minor, release);
-    if (major != 1 || minor < 13) {
+    if (major != CONVOY_UCX_MAJOR || minor < CONVOY_UCX_MINOR_MIN) {
         return convoy_error_set(error, CONVOY_INIT_FAILED,
                                 "UCX %s (%s) is outside the supported range %s; built against %d.%d", library->version,
                                 library->file, CONVOY_UCX_SUPPORTED, UCP_API_MAJOR, UCP_API_MINOR);

@@ -8,12 +8,12 @@
 #define CONVOY_NET_UCX_LIBRARY_H
 
 #include "convoy/base.h"
+#include "core/version.h"
 
 #include <stdbool.h>
 #include <ucp/api/ucp.h>
 
 #define CONVOY_UCX_LIBRARY_NAME "libucp.so.0"
-#define CONVOY_UCX_SUPPORTED "1.13 <= v < 2"
 #define CONVOY_UCX_FILE_BYTES 256
 
 #define CONVOY_UCX_FUNCTIONS(X)                                                                                        \

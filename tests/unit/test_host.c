@@ -3,6 +3,8 @@
  * must be an answer and not a jump to NULL. */
 #include "load/loader.h"
 
+#include "core/memory.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -190,6 +192,27 @@ static void test_host_group_lives_on_a_table_with_extra_slots(void **state)
     assert_int_equal(convoy_loader_close(opened, NULL), CONVOY_OK);
 }
 
+#ifdef CONVOY_FAULTS
+/* The handle is made before the plugin is called, so that nothing has to be undone there. */
+static void test_host_handle_without_memory_is_no_memory(void **state)
+{
+    (void)state;
+    convoy_loader *opened = open_kind("good");
+    const struct convoy_group_options options = {.struct_size = sizeof options};
+    convoy_host_context *handle = NULL;
+    convoy_host_group *member = NULL;
+    (void)convoy_memory_fail_after(0);
+    assert_int_equal(convoy_host_context_open(opened, NULL, &handle, NULL), CONVOY_NO_MEMORY);
+    assert_null(handle);
+    assert_int_equal(convoy_host_context_open(opened, NULL, &handle, NULL), CONVOY_OK);
+    (void)convoy_memory_fail_after(0);
+    assert_int_equal(convoy_host_group_open(handle, &options, &member, NULL), CONVOY_NO_MEMORY);
+    assert_null(member);
+    assert_int_equal(convoy_host_context_close(handle, 0, NULL), CONVOY_OK);
+    assert_int_equal(convoy_loader_close(opened, NULL), CONVOY_OK);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +223,9 @@ int main(void)
         cmocka_unit_test(test_host_reduce2_over_two_loaders_is_refused),
         cmocka_unit_test(test_host_slots_past_a_short_table_are_unsupported),
         cmocka_unit_test(test_host_group_lives_on_a_table_with_extra_slots),
+#ifdef CONVOY_FAULTS
+        cmocka_unit_test(test_host_handle_without_memory_is_no_memory),
+#endif
     };
     return cmocka_run_group_tests_name("host", tests, probes_setup, NULL);
 }
