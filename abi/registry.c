@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PRINT_STATUS(name, retryable, text) (void)printf("%d\t%s\t%s\n", CONVOY_##name, #name, (retryable) ? "retry" : "final");
+#define PRINT_STATUS(name, retryable, text)                                                                            \
+    (void)printf("%d\t%s\t%s\n", CONVOY_##name, #name, (retryable) ? "retry" : "final");
 
 static int print_statuses(void)
 {

@@ -74,12 +74,13 @@ int32_t convoy_sized_array_check_out(const struct convoy_sized_array *array, con
         return CONVOY_OK;
     }
     if (array->base == NULL) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "array of %s is NULL, but its count is %zu", shape->name,
-                                array->count);
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "array of %s is NULL, but its count is %zu",
+                                shape->name, array->count);
     }
     if (array->stride < shape->first_bytes) {
-        return convoy_error_set(error, CONVOY_TOO_OLD, "array of %s: stride is %zu, release 1.0 has %u; set it to sizeof",
-                                shape->name, array->stride, shape->first_bytes);
+        return convoy_error_set(error, CONVOY_TOO_OLD,
+                                "array of %s: stride is %zu, release 1.0 has %u; set it to sizeof", shape->name,
+                                array->stride, shape->first_bytes);
     }
     if (array->count > SIZE_MAX / array->stride) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
@@ -101,8 +102,8 @@ int32_t convoy_sized_array_check_in(const struct convoy_sized_array *array, cons
         size_t unknown = first_nonzero(element, shape->full_bytes, array->stride);
         if (unknown < array->stride) {
             return convoy_error_set(error, CONVOY_TOO_NEW,
-                                    "array of %s, element %zu: the byte at offset %zu is set, but this build knows only "
-                                    "%u bytes",
+                                    "array of %s, element %zu: the byte at offset %zu is set, but this build knows "
+                                    "only %u bytes",
                                     shape->name, i, unknown, shape->full_bytes);
         }
     }

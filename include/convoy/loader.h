@@ -123,7 +123,7 @@ const struct convoy_loader_info *convoy_loader_info(const convoy_loader *loader)
  * here; handles of the two worlds do not mix. [any thread; never blocks; open; since 1.0] */
 const struct convoy_table_header *convoy_loader_table(const convoy_loader *loader, const char *family);
 
-/* -- core: see convoy_core_table for what each does ---------------------------------------------------------------- */
+/* -- core: see convoy_core_table for what each does --------------------------------------------------------------- */
 /*
  * Each function does what the slot of its name does, on the loader's handles. Beside the slot's own statuses:
  * INVALID_ARGUMENT: the handle is NULL. UNSUPPORTED: the loaded plugin does not offer it. NO_MEMORY: no handle.
@@ -154,7 +154,7 @@ int32_t convoy_host_group_info(convoy_host_group *group, struct convoy_group_inf
 int32_t convoy_host_group_describe(convoy_host_group *group, uint32_t topic, struct convoy_text_buffer *text_out,
                                    struct convoy_error *error);
 
-/* -- poll: see convoy_poll_table ------------------------------------------------------------------------------------ */
+/* -- poll: see convoy_poll_table ----------------------------------------------------------------------------------- */
 
 int32_t convoy_host_reduce_start(convoy_host_group *group, const struct convoy_poll_call *call,
                                  convoy_operation *operation_out, struct convoy_error *error);
@@ -176,7 +176,7 @@ int32_t convoy_host_reduce2_abandon(convoy_host_group *first, convoy_operation o
 int32_t convoy_host_consensus(convoy_loader *loader, const struct convoy_poll_consensus *input, uint8_t *states_out,
                               struct convoy_error *error);
 
-/* -- sync: see convoy_sync_table ------------------------------------------------------------------------------------ */
+/* -- sync: see convoy_sync_table ----------------------------------------------------------------------------------- */
 
 int32_t convoy_host_gather_start(convoy_host_group *group, const struct convoy_sync_call *call,
                                  convoy_operation *operation_out, struct convoy_error *error);

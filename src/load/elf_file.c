@@ -123,9 +123,10 @@ static int32_t read_headers(struct convoy_elf_reader *reader)
 
 static int32_t bad_header(struct convoy_elf_reader *reader, size_t index, const char *why)
 {
-    return convoy_error_set(reader->error, CONVOY_BAD_FILE, "program header %zu (type 0x%x, offset %llu, size %llu): %s",
-                            index, reader->headers[index].p_type, (unsigned long long)reader->headers[index].p_offset,
-                            (unsigned long long)reader->headers[index].p_filesz, why);
+    const Elf64_Phdr *header = &reader->headers[index];
+    return convoy_error_set(reader->error, CONVOY_BAD_FILE,
+                            "program header %zu (type 0x%x, offset %llu, size %llu): %s", index, header->p_type,
+                            (unsigned long long)header->p_offset, (unsigned long long)header->p_filesz, why);
 }
 
 static bool is_in_file(const struct convoy_elf_reader *reader, const Elf64_Phdr *header)

@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* Keeps what a note says, when it is one of ours. `place`: offset of the descriptor in the file. */
-static int32_t take_note(struct convoy_elf_reader *reader, const Elf64_Nhdr *note, const unsigned char *owner, uint64_t place)
+static int32_t take_note(struct convoy_elf_reader *reader, const Elf64_Nhdr *note, const unsigned char *owner,
+                         uint64_t place)
 {
     struct convoy_elf_info *info = reader->info;
     const unsigned char *data = owner + ((note->n_namesz + 3u) & ~3u);

@@ -139,8 +139,8 @@ static int32_t take_answers(struct opening *opening)
                          answer->table->table_size >= sizeof *answer->table && answer->table->major == answer->major;
         if (!is_agreed && is_needed(opening, &opening->families[i])) {
             int32_t status = answer->status < 0 ? answer->status : CONVOY_INIT_FAILED;
-            (void)convoy_error_set(opening->error, status, "%s",
-                                   answer->status < 0 ? answer->reason : "it agreed to a family and gave no usable table");
+            const char *why = answer->status < 0 ? answer->reason : "it agreed to a family and gave no usable table";
+            (void)convoy_error_set(opening->error, status, "%s", why);
             return convoy_inspect_blame(opening->error, status, info->file.path);
         }
         if (!is_agreed) {

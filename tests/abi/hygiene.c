@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 /* What UCX patches when its memory hooks are on (see openucx/ucx issue 4190, open-mpi/ompi PR 10758). */
-static const char *const hooked[HYGIENE_HOOKED] = {"mmap", "munmap", "mremap", "brk", "sbrk", "shmat", "shmdt", "madvise"};
+static const char *const hooked[HYGIENE_HOOKED] = {"mmap", "munmap", "mremap", "brk",
+                                                     "sbrk", "shmat",  "shmdt",  "madvise"};
 
 static size_t hash_environment(void)
 {

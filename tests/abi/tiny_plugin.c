@@ -5,7 +5,7 @@
  *   no_entry          convoy's note, but no convoy_query          no_note     the reverse
  *   too_new           offers core 2.0 only                        bad_json    a manifest that is no JSON
  *   short_table       tables end after their first slot           init_fails  its query fails
- *   extra_slots       tables longer than any header               refuses     its file offers core, its query refuses it
+ *   extra_slots       tables longer than any header               refuses     offers core, and its query refuses it
  *   no_table          its query agrees and gives no table         needs_gone  linked to a library that does not exist
  */
 #define CONVOY_BUILDING 1
@@ -27,8 +27,9 @@
 #define MANIFEST "{\"schema\":1,"
 #else
 #define MANIFEST                                                                                                       \
-    "{\"schema\":1,\"name\":\"tiny\",\"release\":\"" RELEASE "\",\"families\":[{\"name\":\"core\",\"min\":\"" CORE_VERSION \
-    "\",\"max\":\"" CORE_VERSION "\"},{\"name\":\"poll\",\"min\":\"1.0\",\"max\":\"1.0\"}],"                             \
+    "{\"schema\":1,\"name\":\"tiny\",\"release\":\"" RELEASE "\",\"families\":[{\"name\":\"core\","                    \
+    "\"min\":\"" CORE_VERSION "\",\"max\":\"" CORE_VERSION "\"},"                                                      \
+    "{\"name\":\"poll\",\"min\":\"1.0\",\"max\":\"1.0\"}],"                                                            \
     "\"wire\":{\"min\":1,\"max\":1},\"ucx\":\"none\",\"unload\":\"nodelete\"}"
 #endif
 
@@ -41,7 +42,8 @@ __attribute__((used, section(".note.convoy"), aligned(4))) static const struct {
     uint32_t type;
     char owner[8];
     char text[ROUND_UP_4(sizeof MANIFEST)];
-} manifest_note = {sizeof CONVOY_NOTE_OWNER, sizeof manifest_note.text, CONVOY_NOTE_MANIFEST, CONVOY_NOTE_OWNER, MANIFEST};
+} manifest_note = {sizeof CONVOY_NOTE_OWNER, sizeof manifest_note.text, CONVOY_NOTE_MANIFEST, CONVOY_NOTE_OWNER,
+                   MANIFEST};
 
 __attribute__((used, section(".note.convoy"), aligned(4))) static const struct {
     uint32_t owner_bytes;

@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #endif
 
 static const char fuzz_manifest[] =
-    "{\"schema\":1,\"name\":\"f\",\"release\":\"1.0.0\",\"families\":[{\"name\":\"core\",\"min\":\"1.0\",\"max\":\"1.0\"}],"
+    "{\"schema\":1,\"name\":\"f\",\"release\":\"1.0.0\","
+    "\"families\":[{\"name\":\"core\",\"min\":\"1.0\",\"max\":\"1.0\"}],"
     "\"wire\":{\"min\":1,\"max\":1},\"ucx\":\"none\",\"unload\":\"nodelete\"}\0\0\0";
 
 /* A file of one segment: headers, notes, dynamic section, strings. */

@@ -18,7 +18,7 @@
 /* What a slot that takes an inner object first was called with. */
 static void *seen_inner;
 
-/* Answers its own number. Slots differ in type; this one reads only the first argument, which all of them pass alike. */
+/* Answers its own number. Slots differ in type; this reads only the first argument, which all of them pass alike. */
 #define PROBE(n)                                                                                                       \
     static int32_t probe_##n(void *inner)                                                                              \
     {                                                                                                                  \

@@ -12,9 +12,12 @@
 #include <cmocka.h>
 
 /* Only addresses and headers matter here; the real tables win where they are linked in. */
-__attribute__((weak)) const struct convoy_core_table convoy_core_table_1_0 = {.header = {sizeof(struct convoy_core_table), 1, 0}};
-__attribute__((weak)) const struct convoy_poll_table convoy_poll_table_1_0 = {.header = {sizeof(struct convoy_poll_table), 1, 0}};
-__attribute__((weak)) const struct convoy_sync_table convoy_sync_table_1_0 = {.header = {sizeof(struct convoy_sync_table), 1, 0}};
+__attribute__((weak)) const struct convoy_core_table convoy_core_table_1_0 = {
+    .header = {sizeof(struct convoy_core_table), 1, 0}};
+__attribute__((weak)) const struct convoy_poll_table convoy_poll_table_1_0 = {
+    .header = {sizeof(struct convoy_poll_table), 1, 0}};
+__attribute__((weak)) const struct convoy_sync_table convoy_sync_table_1_0 = {
+    .header = {sizeof(struct convoy_sync_table), 1, 0}};
 
 #define REQUEST(text, a, b, c, d)                                                                                      \
     {.name = (text), .name_length = sizeof(text) - 1, .major_min = (a), .minor_min = (b), .major_max = (c),            \
