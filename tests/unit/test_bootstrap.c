@@ -231,5 +231,5 @@ int main(void)
         cmocka_unit_test(test_bootstrap_foreign_address_falls_back_to_the_wildcard),
         cmocka_unit_test(test_bootstrap_wire_is_the_lowest_of_the_highest),
     };
-    return cmocka_run_group_tests_name("bootstrap", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("bootstrap", tests, cast_warm_up, NULL);
 }

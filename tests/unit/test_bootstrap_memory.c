@@ -74,5 +74,5 @@ static void test_bootstrap_survives_every_allocation_failing_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bootstrap_survives_every_allocation_failing_once)};
-    return cmocka_run_group_tests_name("bootstrap_memory", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("bootstrap_memory", tests, cast_warm_up, NULL);
 }

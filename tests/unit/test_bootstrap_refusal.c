@@ -651,5 +651,5 @@ int main(void)
         CASE(test_bootstrap_canceled_member_is_named_on_the_others),
         CASE(test_bootstrap_same_group_twice_in_one_context_is_busy),
     };
-    return cmocka_run_group_tests_name("bootstrap_refusal", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("bootstrap_refusal", tests, cast_warm_up, NULL);
 }
