@@ -81,7 +81,7 @@ void linknode_connect(struct linknode *node, uint32_t peer)
 
 int32_t linknode_send(struct linknode *node, uint32_t peer, uint64_t number, size_t bytes)
 {
-    static uint8_t data[LINKNODE_BYTES];
+    static _Thread_local uint8_t data[LINKNODE_BYTES]; /* ranks may be threads */
     const struct linknode_header header = {.number = number, .bytes = bytes, .from = node->rank->index};
     for (size_t i = 0; i < bytes; i++) {
         data[i] = pattern(number, i);

@@ -222,6 +222,22 @@ static void test_link_idle_sleep_uses_no_cpu(void **state)
     run_ranks(2, idle, NULL);
 }
 
+static void run_threads(uint32_t count, rank_fn run, void *argument)
+{
+    struct ranks *ranks = ranks_create(count, sizeof(struct linknode_shared));
+    ranks_start_threads(ranks, run, argument, 0);
+    ranks_finish(ranks);
+}
+
+/* openucx/ucx 10039, open-mpi/ompi 8927: members as threads of one process, each with a context and a worker of its own,
+ * that open UCX at the same time. The last test here: from now on this process has UCX and must not fork members. */
+static void test_link_members_as_threads_of_one_process(void **state)
+{
+    uint32_t rounds = 500;
+    (void)state;
+    run_threads(2, ping_pong, &rounds);
+}
+
 /* -- bad input ----------------------------------------------------------------------------------------------------- */
 
 static void refuse(const struct rank *rank, void *argument)
@@ -351,6 +367,7 @@ int main(void)
 #ifdef CONVOY_FAULTS
         cmocka_unit_test(test_link_open_failing_at_each_allocation_leaves_nothing),
 #endif
+        cmocka_unit_test(test_link_members_as_threads_of_one_process),
     };
     return cmocka_run_group_tests_name("link", tests, NULL, NULL);
 }
