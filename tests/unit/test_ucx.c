@@ -212,6 +212,50 @@ static void test_ucx_library_other_than_the_loaded_one_is_refused_with_both(void
     run_alone(other_file);
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    char bytes[16384];
+    FILE *in = fopen(from, "re");
+    FILE *out = fopen(to, "we");
+    EXPECT(in != NULL && out != NULL);
+    for (size_t got = fread(bytes, 1, sizeof bytes, in); got != 0; got = fread(bytes, 1, sizeof bytes, in)) {
+        EXPECT_EQUAL(fwrite(bytes, 1, got, out), got);
+    }
+    EXPECT(fclose(in) == 0 && fclose(out) == 0);
+}
+
+/* Rank 0 finds the system's file; rank 1 uses a copy of libucp alone, whose libucs is then the system's. */
+static void half_a_copy(const struct rank *rank, void *argument)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    char path[64];
+    char settings[128];
+    (void)argument;
+    if (rank->index == 0) {
+        struct convoy_runtime *runtime = runtime_open(NULL);
+        EXPECT_OK(convoy_ucx_probe(runtime, &error), &error);
+        memcpy(rank->shared, runtime->ucx->library.file, sizeof runtime->ucx->library.file);
+        convoy_runtime_destroy(runtime);
+    }
+    rank_barrier(rank);
+    if (rank->index == 1) {
+        (void)snprintf(path, sizeof path, "/tmp/convoy-ucp-%d.so", (int)getpid());
+        copy_file(rank->shared, path);
+        (void)snprintf(settings, sizeof settings, "{\"ucx_library\": \"%s\"}", path);
+        expect_refusal(settings, (const char *const[]){"two copies of UCX", path, "is bound to", "libucs", NULL});
+        EXPECT_EQUAL(unlink(path), 0);
+    }
+}
+
+/* ai-dynamo/nixl 1668: parts of two copies that bind to each other are found before they are used. */
+static void test_ucx_bound_to_the_base_library_of_another_copy_is_refused(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, CONVOY_UCX_FILE_BYTES);
+    ranks_start(ranks, half_a_copy, NULL, 0);
+    ranks_finish(ranks);
+}
+
 /* -- version, absence, fork ---------------------------------------------------------------------------------------- */
 
 static void old_version(const struct rank *rank, void *argument)
@@ -386,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_ucx_host_may_load_it_after_convoy),
         cmocka_unit_test(test_ucx_hidden_by_global_names_of_another_library_is_refused),
         cmocka_unit_test(test_ucx_library_other_than_the_loaded_one_is_refused_with_both),
+        cmocka_unit_test(test_ucx_bound_to_the_base_library_of_another_copy_is_refused),
         cmocka_unit_test(test_ucx_older_than_supported_is_refused_with_both_versions),
         cmocka_unit_test(test_ucx_absent_says_what_to_install),
         cmocka_unit_test(test_ucx_in_a_child_of_a_process_that_opened_it_is_refused),
