@@ -101,7 +101,7 @@ for rank in 0 2 3; do
         cat "$work/fault_kill_ends_early.out"
 done
 check fault_kill_report_has_the_member 0 '^        rank 1: lost' cat "$work/fault_kill_ends_early.out"
-check fault_stall_ends_early 1 "$early" "$convoy" run --fault stall:2@40:1500 --timeout-ms 300 --trace "$small" --out "$work/stall"
+check fault_stall_ends_early 1 "$early" "$convoy" run --fault stall:2@40:3000 --timeout-ms 1000 --trace "$small" --out "$work/stall"
 for rank in 0 1 3; do
     check "fault_stall_rank_${rank}_times_out" 0 "^rank $rank: gather in step 40 ended TIMED_OUT" \
         cat "$work/fault_stall_ends_early.out"
