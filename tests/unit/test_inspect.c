@@ -129,7 +129,7 @@ struct manifest_row {
 };
 
 #define MANIFEST(schema, release, families, wire)                                                                      \
-    "{\"schema\":" schema ",\"name\":\"n\",\"release\":" release ",\"ucx\":\"u\",\"unload\":\"x\","                       \
+    "{\"schema\":" schema ",\"name\":\"n\",\"release\":" release ",\"ucx\":\"u\",\"unload\":\"x\","                    \
     "\"families\":" families ",\"wire\":" wire "}"
 #define CORE "[{\"name\":\"core\",\"min\":\"1.0\",\"max\":\"1.2\"}]"
 #define WIRE "{\"min\":1,\"max\":2}"
@@ -152,6 +152,8 @@ static void test_inspect_manifest_with_an_odd_field_is_refused_by_its_name(void 
         {MANIFEST("1", "\"1\"", "[{\"name\":\"c\",\"min\":\"1\",\"max\":\"1.0\"}]", WIRE), CONVOY_BAD_FILE, "min"},
         {MANIFEST("1", "\"1\"", "[{\"name\":\"c\",\"min\":\"1.0\",\"max\":\"1.x\"}]", WIRE), CONVOY_BAD_FILE, "max"},
         {MANIFEST("1", "\"1\"", CORE, "7"), CONVOY_BAD_FILE, "min"},
+        {MANIFEST("1", "\"1\"", CORE, "{\"min\":1,\"max\":65536}"), CONVOY_BAD_FILE, "max"},
+        {MANIFEST("1", "\"1\"", "[{\"name\":\"c\",\"min\":\"1.99999\"}]", WIRE), CONVOY_BAD_FILE, "min"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct convoy_error error = CONVOY_ERROR_INIT;
