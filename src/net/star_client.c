@@ -8,15 +8,11 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "net/dial.h"
 #include "net/frame.h"
 #include "net/handshake.h"
 #include "net/message.h"
-#include "net/rendezvous.h"
 #include "net/roster.h"
-
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define CLIENT_PAUSE_NS_MAX (20 * CONVOY_NS_PER_MS)
 #define CLIENT_FRAME_BYTES_MAX 4096u
@@ -35,74 +31,6 @@ struct star_client {
 static int32_t client_listener_id(const struct convoy_bootstrap *bootstrap)
 {
     return bootstrap->options->member_ids[bootstrap->options->listener_index];
-}
-
-/* -- one connection ---------------------------------------------------------------------------------------------- */
-
-/* A connection attempt to a free port of this host can meet itself: both ends are the same socket. */
-static bool socket_is_own_peer(int fd)
-{
-    union convoy_address own = {.v6 = {.sin6_family = AF_INET6}};
-    union convoy_address peer = own;
-    socklen_t own_bytes = sizeof own;
-    socklen_t peer_bytes = sizeof peer;
-    return getsockname(fd, &own.any, &own_bytes) == 0 && getpeername(fd, &peer.any, &peer_bytes) == 0 &&
-           convoy_address_is_equal(&own, &peer);
-}
-
-/* Returns 0 or an errno. */
-static int socket_finish_connect(int fd, const struct convoy_wait *wait, int32_t *status_out)
-{
-    int failed = 0;
-    socklen_t bytes = sizeof failed;
-    *status_out = convoy_wait_one(wait, fd, POLLOUT);
-    if (*status_out != CONVOY_OK) {
-        return ETIMEDOUT;
-    }
-    (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &bytes);
-    return failed == 0 && socket_is_own_peer(fd) ? ECONNREFUSED : failed;
-}
-
-static int32_t client_dial(const union convoy_address *address, const struct convoy_wait *wait, int *fd_out,
-                           struct convoy_error *error)
-{
-    int32_t status = CONVOY_OK;
-    int on = 1;
-    char text[CONVOY_ADDRESS_TEXT_BYTES];
-    int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int failed = fd < 0 ? errno : 0;
-    if (failed == 0 && connect(fd, &address->any, convoy_address_bytes(address)) != 0) {
-        failed = errno == EINPROGRESS || errno == EINTR ? socket_finish_connect(fd, wait, &status) : errno;
-    }
-    if (failed == 0) {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        *fd_out = fd;
-        return CONVOY_OK;
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    convoy_address_text(address, text);
-    return status == CONVOY_CANCELED
-               ? status
-               : convoy_error_set_errno(error, CONVOY_UNREACHABLE, failed, "connect to %s", text);
-}
-
-/* Connects to the first address that takes it. */
-static int32_t client_dial_any(struct convoy_bootstrap *bootstrap, const struct convoy_wait *patience, int *fd_out,
-                               struct convoy_error *error)
-{
-    struct star_client *client = bootstrap->state;
-    struct convoy_address_list list;
-    int32_t status = convoy_rendezvous_resolve(&client->where, &list, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
-    status = CONVOY_UNREACHABLE;
-    for (uint32_t i = 0; i < list.count && status == CONVOY_UNREACHABLE; i++) {
-        status = client_dial(&list.addresses[i], patience, fd_out, error);
-    }
-    return status;
 }
 
 /* -- frames ------------------------------------------------------------------------------------------------------ */
@@ -212,7 +140,7 @@ static int32_t client_attempt(struct convoy_bootstrap *bootstrap, struct convoy_
     patience.deadline_ns = short_ns < patience.deadline_ns ? short_ns : patience.deadline_ns;
     client->stream = (struct convoy_frame_stream){.fd = -1, .limit = CLIENT_FRAME_BYTES_MAX};
     client->may_retry = true;
-    int32_t status = client_dial_any(bootstrap, &patience, &client->stream.fd, error);
+    int32_t status = convoy_dial(&client->where, &patience, &client->stream.fd, error);
     if (status == CONVOY_OK) {
         status = convoy_handshake_connect(bootstrap->runtime, client->stream.fd, &patience, &bootstrap->hello,
                                           &client->listener, error);
