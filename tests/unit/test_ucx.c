@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each case runs in a process of its own (a rank): UCX stays mapped once it was opened, and does not survive a fork. */
 #include "core/error.h"
 #include "core/memory.h"
 #include "net/ucx.h"
 #include "net/ucx_guard.h"
 #include "tests/lib/expect.h"
-#include "tests/lib/ranks.h"
+#include "tests/lib/ucx_case.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -19,54 +18,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static void run_alone(rank_fn run)
-{
-    struct ranks *ranks = ranks_create(1, 0);
-    ranks_start(ranks, run, NULL, 0);
-    ranks_finish(ranks);
-}
-
-static struct convoy_runtime *runtime_open(const char *settings)
-{
-    struct convoy_runtime *runtime;
-    struct convoy_error error = CONVOY_ERROR_INIT;
-    const struct convoy_context_config config = {.struct_size = sizeof config,
-                                                 .settings = settings,
-                                                 .settings_length = settings != NULL ? strlen(settings) : 0};
-    EXPECT_OK(convoy_runtime_open(&config, &runtime, &error), &error);
-    return runtime;
-}
-
-/* Opens UCX in a fresh context; the error's text is checked to have all parts. */
-static void expect_refusal(const char *settings, const char *const *parts)
-{
-    struct convoy_error error = CONVOY_ERROR_INIT;
-    struct convoy_runtime *runtime = runtime_open(settings);
-    EXPECT_STATUS(convoy_ucx_probe(runtime, &error), CONVOY_INIT_FAILED, &error);
-    for (size_t i = 0; parts[i] != NULL; i++) {
-        EXPECT_TEXT(error.text, parts[i]);
-    }
-    convoy_runtime_destroy(runtime);
-}
-
-/* Path of a small library that was built beside this program. */
-static void shim_path(const char *name, char *path, size_t bytes)
-{
-    char own[512];
-    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-    EXPECT(length > 0);
-    own[length] = '\0';
-    *strrchr(own, '/') = '\0';
-    (void)snprintf(path, bytes, "%s/../lib/%s.so", own, name);
-}
-
-static void shim_settings(const char *name, char *settings, size_t bytes)
-{
-    char path[600];
-    shim_path(name, path, sizeof path);
-    (void)snprintf(settings, bytes, "{\"ucx_library\": \"%s\"}", path);
-}
 
 /* -- leaving the process alone ------------------------------------------------------------------------------------- */
 
@@ -90,7 +41,7 @@ static void open_quietly(const struct rank *rank, void *argument)
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_before);
     char **entries = environ;
     convoy_ucx_snapshot_take(&before);
-    struct convoy_runtime *runtime = runtime_open(NULL);
+    struct convoy_runtime *runtime = ucx_case_runtime(NULL);
     EXPECT_OK(convoy_ucx_probe(runtime, &error), &error);
     EXPECT_EQUAL(convoy_ucx_snapshot_signals_changed(&before, false), 0);
     EXPECT_EQUAL(convoy_ucx_snapshot_hooks_changed(&before), 0);
@@ -110,7 +61,7 @@ static void open_quietly(const struct rank *rank, void *argument)
 static void test_ucx_open_changes_no_handler_no_libc_code_and_no_environ(void **state)
 {
     (void)state;
-    run_alone(open_quietly);
+    ucx_case_run(open_quietly);
 }
 
 static void open_plainly(const struct rank *rank, void *argument)
@@ -128,7 +79,7 @@ static void open_plainly(const struct rank *rank, void *argument)
 static void test_ucx_plain_dlopen_does_change_handlers_and_libc_code(void **state)
 {
     (void)state;
-    run_alone(open_plainly);
+    ucx_case_run(open_plainly);
 }
 
 /* -- one copy ------------------------------------------------------------------------------------------------------ */
@@ -141,7 +92,7 @@ static void host_first(const struct rank *rank, void *argument)
     (void)argument;
     EXPECT(dlopen(CONVOY_UCX_LIBRARY_NAME, RTLD_NOW | RTLD_GLOBAL) != NULL);
     convoy_ucx_snapshot_take(&before);
-    struct convoy_runtime *runtime = runtime_open(NULL);
+    struct convoy_runtime *runtime = ucx_case_runtime(NULL);
     EXPECT_OK(convoy_ucx_probe(runtime, &error), &error);
     json_t *all = convoy_ucx_describe(runtime);
     EXPECT_TEXT(json_string_value(json_object_get(all, "loaded_by")), "host");
@@ -155,7 +106,7 @@ static void host_first(const struct rank *rank, void *argument)
 static void test_ucx_loaded_by_the_host_is_used_and_reported(void **state)
 {
     (void)state;
-    run_alone(host_first);
+    ucx_case_run(host_first);
 }
 
 static void convoy_first(const struct rank *rank, void *argument)
@@ -163,10 +114,10 @@ static void convoy_first(const struct rank *rank, void *argument)
     struct convoy_error error = CONVOY_ERROR_INIT;
     (void)rank;
     (void)argument;
-    struct convoy_runtime *first = runtime_open(NULL);
+    struct convoy_runtime *first = ucx_case_runtime(NULL);
     EXPECT_OK(convoy_ucx_probe(first, &error), &error);
     EXPECT(dlopen(CONVOY_UCX_LIBRARY_NAME, RTLD_NOW | RTLD_GLOBAL) != NULL);
-    struct convoy_runtime *second = runtime_open(NULL);
+    struct convoy_runtime *second = ucx_case_runtime(NULL);
     EXPECT_OK(convoy_ucx_probe(second, &error), &error);
     EXPECT_EQUAL(second->ucx->library.loaded_by_host, false);
     convoy_runtime_destroy(first);
@@ -176,7 +127,7 @@ static void convoy_first(const struct rank *rank, void *argument)
 static void test_ucx_host_may_load_it_after_convoy(void **state)
 {
     (void)state;
-    run_alone(convoy_first);
+    ucx_case_run(convoy_first);
 }
 
 static void global_names(const struct rank *rank, void *argument)
@@ -184,16 +135,16 @@ static void global_names(const struct rank *rank, void *argument)
     char path[600];
     (void)rank;
     (void)argument;
-    shim_path("global_ucp", path, sizeof path);
+    ucx_case_shim("global_ucp", path, sizeof path);
     EXPECT(dlopen(path, RTLD_NOW | RTLD_GLOBAL) != NULL);
-    expect_refusal(NULL, (const char *const[]){"two copies of UCX", "libucp.so", "global_ucp.so", NULL});
+    ucx_case_refuse(NULL, (const char *const[]){"two copies of UCX", "libucp.so", "global_ucp.so", NULL});
 }
 
 /* ai-dynamo/nixl 1668: calls of UCX to itself would end in the other library. */
 static void test_ucx_hidden_by_global_names_of_another_library_is_refused(void **state)
 {
     (void)state;
-    run_alone(global_names);
+    ucx_case_run(global_names);
 }
 
 static void other_file(const struct rank *rank, void *argument)
@@ -202,14 +153,14 @@ static void other_file(const struct rank *rank, void *argument)
     (void)rank;
     (void)argument;
     EXPECT(dlopen(CONVOY_UCX_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL) != NULL);
-    shim_settings("old_ucp", settings, sizeof settings);
-    expect_refusal(settings, (const char *const[]){"old_ucp.so", "the host has loaded", "libucp.so.0", NULL});
+    ucx_case_shim_settings("old_ucp", settings, sizeof settings);
+    ucx_case_refuse(settings, (const char *const[]){"old_ucp.so", "the host has loaded", "libucp.so.0", NULL});
 }
 
 static void test_ucx_library_other_than_the_loaded_one_is_refused_with_both(void **state)
 {
     (void)state;
-    run_alone(other_file);
+    ucx_case_run(other_file);
 }
 
 static void copy_file(const char *from, const char *to)
@@ -232,7 +183,7 @@ static void half_a_copy(const struct rank *rank, void *argument)
     char settings[128];
     (void)argument;
     if (rank->index == 0) {
-        struct convoy_runtime *runtime = runtime_open(NULL);
+        struct convoy_runtime *runtime = ucx_case_runtime(NULL);
         EXPECT_OK(convoy_ucx_probe(runtime, &error), &error);
         memcpy(rank->shared, runtime->ucx->library.file, sizeof runtime->ucx->library.file);
         convoy_runtime_destroy(runtime);
@@ -242,7 +193,7 @@ static void half_a_copy(const struct rank *rank, void *argument)
         (void)snprintf(path, sizeof path, "/tmp/convoy-ucp-%d.so", (int)getpid());
         copy_file(rank->shared, path);
         (void)snprintf(settings, sizeof settings, "{\"ucx_library\": \"%s\"}", path);
-        expect_refusal(settings, (const char *const[]){"two copies of UCX", path, "is bound to", "libucs", NULL});
+        ucx_case_refuse(settings, (const char *const[]){"two copies of UCX", path, "is bound to", "libucs", NULL});
         EXPECT_EQUAL(unlink(path), 0);
     }
 }
@@ -263,25 +214,25 @@ static void old_version(const struct rank *rank, void *argument)
     char settings[700];
     (void)rank;
     (void)argument;
-    shim_settings("old_ucp", settings, sizeof settings);
-    expect_refusal(settings, (const char *const[]){"UCX 1.12.1", "old_ucp.so", "1.13 <= v < 2", "built against", NULL});
+    ucx_case_shim_settings("old_ucp", settings, sizeof settings);
+    ucx_case_refuse(settings, (const char *const[]){"UCX 1.12.1", "old_ucp.so", "1.13 <= v < 2", "built against", NULL});
 }
 
 /* ai-dynamo/nixl 386, 166, sgl-project/sglang 5709: refused with both versions, not warned about. */
 static void test_ucx_older_than_supported_is_refused_with_both_versions(void **state)
 {
     (void)state;
-    run_alone(old_version);
+    ucx_case_run(old_version);
 }
 
 static void absent(const struct rank *rank, void *argument)
 {
     (void)rank;
     (void)argument;
-    expect_refusal("{\"ucx_library\": \"/nowhere/libucp.so.0\"}",
+    ucx_case_refuse("{\"ucx_library\": \"/nowhere/libucp.so.0\"}",
                    (const char *const[]){"/nowhere/libucp.so.0", "No such file", "libucx0", NULL});
-    expect_refusal("{\"ucx_library\": \"libm.so.6\"}", (const char *const[]){"libm.so.6 is not UCX", NULL});
-    struct convoy_runtime *runtime = runtime_open("{\"ucx_library\": \"/nowhere/x.so\", \"ucx_probe\": 1}");
+    ucx_case_refuse("{\"ucx_library\": \"libm.so.6\"}", (const char *const[]){"libm.so.6 is not UCX", NULL});
+    struct convoy_runtime *runtime = ucx_case_runtime("{\"ucx_library\": \"/nowhere/x.so\", \"ucx_probe\": 1}");
     json_t *all = convoy_ucx_describe(runtime);
     EXPECT(json_is_false(json_object_get(all, "opened")));
     EXPECT(json_is_null(json_object_get(all, "file")));
@@ -294,7 +245,7 @@ static void absent(const struct rank *rank, void *argument)
 static void test_ucx_absent_says_what_to_install(void **state)
 {
     (void)state;
-    run_alone(absent);
+    ucx_case_run(absent);
 }
 
 static void forked(const struct rank *rank, void *argument)
@@ -302,11 +253,11 @@ static void forked(const struct rank *rank, void *argument)
     struct convoy_error error = CONVOY_ERROR_INIT;
     (void)rank;
     (void)argument;
-    struct convoy_runtime *runtime = runtime_open(NULL);
+    struct convoy_runtime *runtime = ucx_case_runtime(NULL);
     EXPECT_OK(convoy_ucx_probe(runtime, &error), &error);
     pid_t child = fork();
     if (child == 0) {
-        struct convoy_runtime *own = runtime_open(NULL);
+        struct convoy_runtime *own = ucx_case_runtime(NULL);
         int32_t status = convoy_ucx_probe(own, &error);
         _exit(status == CONVOY_INIT_FAILED && strstr(error.text, "only groups on one host") != NULL ? 0 : 1);
     }
@@ -320,74 +271,7 @@ static void forked(const struct rank *rank, void *argument)
 static void test_ucx_in_a_child_of_a_process_that_opened_it_is_refused(void **state)
 {
     (void)state;
-    run_alone(forked);
-}
-
-/* -- configuration ------------------------------------------------------------------------------------------------- */
-
-/* Runs with stdout and stderr in a file; fails if anything was written. */
-static void refuse_silently(const char *name, const char *value, const char *const *parts)
-{
-    int sink = memfd_create("sink", MFD_CLOEXEC);
-    int out = dup(1);
-    int err = dup(2);
-    (void)setenv(name, value, 1);
-    (void)fflush(NULL);
-    EXPECT(dup2(sink, 1) == 1 && dup2(sink, 2) == 2);
-    expect_refusal(NULL, parts);
-    (void)fflush(NULL);
-    EXPECT(dup2(out, 1) == 1 && dup2(err, 2) == 2);
-    (void)unsetenv(name);
-    EXPECT_EQUAL(lseek(sink, 0, SEEK_END), 0);
-}
-
-static void odd_environment(const struct rank *rank, void *argument)
-{
-    (void)rank;
-    (void)argument;
-    refuse_silently("UCX_TLS", "rc_x", (const char *const[]){"TLS=\"rc_x\" (UCX_*)", "available here", "tcp/lo", NULL});
-    refuse_silently("UCX_TLS", "", (const char *const[]){"TLS=\"\" (UCX_*)", "tcp/lo", NULL});
-    refuse_silently("UCX_NET_DEVICES", "nosuch0",
-                    (const char *const[]){"NET_DEVICES=\"nosuch0\" (UCX_*)", "tcp/lo", NULL});
-}
-
-/* openucx/ucx 2953, 9610, PR 4793: what does not exist here is an error that lists what does, and nothing is printed. */
-static void test_ucx_environment_naming_what_is_not_here_is_refused_silently(void **state)
-{
-    (void)state;
-    run_alone(odd_environment);
-}
-
-static void expect_setting(struct convoy_runtime *runtime, const char *name, const char *value, const char *source)
-{
-    struct convoy_error error = CONVOY_ERROR_INIT;
-    EXPECT_OK(convoy_ucx_probe(runtime, &error), &error);
-    json_t *all = convoy_ucx_describe(runtime);
-    const json_t *row = json_object_get(json_object_get(all, "settings"), name);
-    EXPECT(strcmp(json_string_value(json_object_get(row, "value")), value) == 0);
-    EXPECT(strcmp(json_string_value(json_object_get(row, "source")), source) == 0);
-    EXPECT(json_is_true(json_object_get(row, "read_back")));
-    json_decref(all);
-    convoy_runtime_destroy(runtime);
-}
-
-static void precedence(const struct rank *rank, void *argument)
-{
-    (void)rank;
-    (void)argument;
-    expect_setting(runtime_open(NULL), "TLS", "^sm", "convoy default");
-    (void)setenv("UCX_TLS", "tcp,self", 1);
-    expect_setting(runtime_open(NULL), "TLS", "tcp,self", "UCX_*");
-    (void)setenv("CONVOY_UCX_TLS", "all", 1);
-    expect_setting(runtime_open(NULL), "TLS", "all", "CONVOY_*");
-    expect_setting(runtime_open("{\"ucx_tls\": \"tcp\"}"), "TLS", "tcp", "object");
-    expect_setting(runtime_open("{\"ucx_net_devices\": \"lo\"}"), "NET_DEVICES", "lo", "object");
-}
-
-static void test_ucx_settings_come_from_object_then_convoy_then_ucx(void **state)
-{
-    (void)state;
-    run_alone(precedence);
+    ucx_case_run(forked);
 }
 
 #ifdef CONVOY_FAULTS
@@ -398,7 +282,7 @@ static void every_allocation(const struct rank *rank, void *argument)
     (void)rank;
     (void)argument;
     for (int64_t skip = 0; status != CONVOY_OK; skip++) {
-        struct convoy_runtime *runtime = runtime_open(NULL);
+        struct convoy_runtime *runtime = ucx_case_runtime(NULL);
         EXPECT(skip < 100);
         (void)convoy_memory_fail_after(skip);
         status = convoy_ucx_probe(runtime, &error);
@@ -417,7 +301,7 @@ static void every_allocation(const struct rank *rank, void *argument)
 static void test_ucx_open_failing_at_each_allocation_leaves_the_process_usable(void **state)
 {
     (void)state;
-    run_alone(every_allocation);
+    ucx_case_run(every_allocation);
 }
 #endif
 
@@ -434,8 +318,6 @@ int main(void)
         cmocka_unit_test(test_ucx_older_than_supported_is_refused_with_both_versions),
         cmocka_unit_test(test_ucx_absent_says_what_to_install),
         cmocka_unit_test(test_ucx_in_a_child_of_a_process_that_opened_it_is_refused),
-        cmocka_unit_test(test_ucx_environment_naming_what_is_not_here_is_refused_silently),
-        cmocka_unit_test(test_ucx_settings_come_from_object_then_convoy_then_ucx),
 #ifdef CONVOY_FAULTS
         cmocka_unit_test(test_ucx_open_failing_at_each_allocation_leaves_the_process_usable),
 #endif
