@@ -154,7 +154,8 @@ static void bootstrap_make_session(const struct convoy_bootstrap *bootstrap, uin
 {
     uint8_t epoch[8];
     convoy_bytes_put_u64(epoch, bootstrap->epoch);
-    const struct convoy_auth_text key = {.bytes = bootstrap->runtime->secret, .count = bootstrap->runtime->secret_bytes};
+    const struct convoy_runtime *runtime = bootstrap->runtime;
+    const struct convoy_auth_text key = {.bytes = runtime->secret, .count = runtime->secret_bytes};
     const struct convoy_auth_text texts[3] = {
         {.bytes = bootstrap->salt, .count = sizeof bootstrap->salt},
         {.bytes = epoch, .count = sizeof epoch},

@@ -209,7 +209,8 @@ static void *listener_main(void *argument)
     for (;;) {
         uint64_t deadline_ns;
         nfds_t count = listener_fill_polls(listener, polls, &deadline_ns);
-        int timeout_ms = deadline_ns == CONVOY_DEADLINE_NEVER ? -1 : convoy_deadline_poll_ms(convoy_now_ns(), deadline_ns);
+        int timeout_ms = convoy_deadline_poll_ms(convoy_now_ns(), deadline_ns);
+        timeout_ms = deadline_ns == CONVOY_DEADLINE_NEVER ? -1 : timeout_ms;
         if (poll(polls, count, timeout_ms) < 0) {
             continue; /* signals are blocked here; out of memory for a moment */
         }
@@ -255,7 +256,10 @@ static int32_t listener_start(struct convoy_listener *listener, struct convoy_er
         return status;
     }
     status = convoy_runtime_thread_start(listener->runtime, "listen", listener_main, listener, &listener->thread);
-    return status == CONVOY_OK ? status : convoy_error_set_errno(error, status, errno, "cannot start a thread to listen");
+    if (status != CONVOY_OK) {
+        return convoy_error_set_errno(error, status, errno, "cannot start a thread to listen");
+    }
+    return CONVOY_OK;
 }
 
 static void listener_free(struct convoy_listener *listener)

@@ -14,8 +14,8 @@ static const char scheme[] = "tcp://";
 
 static int32_t parse_refuse(const char *text, size_t length, const char *what, struct convoy_error *error)
 {
-    return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "rendezvous \"%.*s\": %s", (int)(length < 100 ? length : 100),
-                            text, what);
+    int shown = length < 100 ? (int)length : 100;
+    return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "rendezvous \"%.*s\": %s", shown, text, what);
 }
 
 static bool parse_port(const char *text, size_t length, uint16_t *port_out)
@@ -70,7 +70,8 @@ int32_t convoy_rendezvous_parse(const char *text, size_t length, const char *nam
     struct convoy_rendezvous out;
     const char *wrong = parse_authority(authority, authority_length, &out);
     size_t path_length = slash != NULL ? length - skip - authority_length - 1 : 0;
-    if (wrong == NULL && path_length != 0 && (path_length != name_length || memcmp(slash + 1, name, name_length) != 0)) {
+    bool has_path = path_length != 0;
+    if (wrong == NULL && has_path && (path_length != name_length || memcmp(slash + 1, name, name_length) != 0)) {
         wrong = "the path must be the name of the group, or be left out";
     }
     if (wrong != NULL) {

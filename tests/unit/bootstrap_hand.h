@@ -30,7 +30,8 @@ static inline int connect_plain(uint16_t port)
 }
 
 /* Connects as member 1 and is admitted; the caller holds the stream. */
-static inline void join_by_hand(const struct cast *cast, struct convoy_runtime *runtime, struct convoy_frame_stream *stream)
+static inline void join_by_hand(const struct cast *cast, struct convoy_runtime *runtime,
+                                struct convoy_frame_stream *stream)
 {
     struct convoy_hello hello;
     struct convoy_hello theirs;

@@ -99,7 +99,10 @@ static void test_message_table_gives_the_blobs_back(void **state)
 {
     (void)state;
     const struct convoy_blob blobs[3] = {
-        {.data = (const uint8_t *)"abc", .bytes = 3}, {.data = NULL, .bytes = 0}, {.data = (const uint8_t *)"d", .bytes = 1}};
+        {.data = (const uint8_t *)"abc", .bytes = 3},
+        {.data = NULL, .bytes = 0},
+        {.data = (const uint8_t *)"d", .bytes = 1},
+    };
     struct convoy_blob back[3];
     uint8_t bytes[64];
     size_t count = convoy_table_bytes(blobs, 3);
