@@ -64,7 +64,8 @@ static void page_memory(FILE *out, const json_t *all)
     (void)fprintf(out, "memory\n");
     line(out, "/dev/shm", "%s, %s free", size_text(json_object_get(memory, "shm_bytes"), size),
          size_text(json_object_get(memory, "shm_free_bytes"), left));
-    line(out, "sealed memfd", "%s", json_is_true(json_object_get(memory, "memfd")) ? "works" : text_of(memory, "error"));
+    line(out, "sealed memfd", "%s",
+         json_is_true(json_object_get(memory, "memfd")) ? "works" : text_of(memory, "error"));
     line(out, "process_vm_readv", "of a child: %s, of another process: %s",
          json_is_true(json_object_get(vm, "of_child")) ? "yes" : "no",
          json_is_true(json_object_get(vm, "of_other")) ? "yes" : text_of(vm, "error"));

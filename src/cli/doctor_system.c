@@ -122,7 +122,7 @@ json_t *convoy_doctor_process_vm(void)
                      "error", problem != 0 ? strerror(problem) : NULL, "ptrace_scope", ptrace_scope());
 }
 
-/* -- limits, namespaces, processor ------------------------------------------------------------------------------------ */
+/* -- limits, namespaces, processor --------------------------------------------------------------------------------- */
 
 static json_int_t limit_value(rlim_t value)
 {

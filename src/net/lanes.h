@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lanes: the network devices of one member, each with a UCX worker of its own, and the choice of the pair over which two
- * members talk. UCX 1.13 pairs devices by speed and never asks whether they reach each other, so that a bridge with the
- * same address on both hosts, or loopback, spoils the connection. Here the choice is made before UCX sees an address.
+ * Lanes: the network devices of one member, each with a UCX worker of its own, and the choice of the pair over which
+ * two members talk. UCX 1.13 pairs devices by speed and never asks whether they reach each other, so that a bridge with
+ * the same address on both hosts, or loopback, spoils the connection. Here the choice is made before UCX sees an
+ * address.
  *
  * What a member hands to the others is a lane address: all its lanes with their network addresses and worker addresses.
  *

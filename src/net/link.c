@@ -266,8 +266,8 @@ void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns)
     uint64_t grace_ns = convoy_deadline_after(now_ns > deadline_ns ? now_ns : deadline_ns, CONVOY_NS_PER_S);
     if (!link_settle(link, grace_ns)) {
         /* UCX still holds pointers into the link: keeping a worker too long is better than what follows from not. */
-        convoy_log_line(&link->options.runtime->log, CONVOY_LOG_WARN, "link close unfinished %u pending %u; worker kept",
-                        link->unfinished, link->pending);
+        convoy_log_line(&link->options.runtime->log, CONVOY_LOG_WARN,
+                        "link close unfinished %u pending %u; worker kept", link->unfinished, link->pending);
         link_leave(link);
         return;
     }

@@ -124,8 +124,8 @@ static int32_t ucx_refuse_transports(const struct convoy_ucx *ucx, struct convoy
 {
     char available[96];
     ucx_list_available(ucx, available, sizeof available);
-    return convoy_error_set(error, CONVOY_INIT_FAILED, "UCX %s finds no usable network transport with TLS=\"%.40s\" (%s)"
-                            " and NET_DEVICES=\"%.40s\" (%s); available here: %s", ucx->library.version,
+    return convoy_error_set(error, CONVOY_INIT_FAILED, "UCX %s finds no usable network transport with TLS=\"%.40s\" "
+                            "(%s) and NET_DEVICES=\"%.40s\" (%s); available here: %s", ucx->library.version,
                             ucx->settings[0].value, ucx->settings[0].source, ucx->settings[1].value,
                             ucx->settings[1].source, available);
 }

@@ -81,7 +81,7 @@ static int32_t config_read_back(const ucp_config_t *config, struct convoy_ucx *u
         }
         setting->is_read_back = convoy_ucx_config_find(text, setting->name, setting->value, sizeof setting->value);
         if (given[0] != '\0' && (!setting->is_read_back || strcmp(given, setting->value) != 0)) {
-            status = convoy_error_set(error, CONVOY_INIT_FAILED, "UCX %s has %s=\"%.80s\" after it was set to \"%.80s\"",
+            status = convoy_error_set(error, CONVOY_INIT_FAILED, "UCX %s has %s=\"%.80s\" after being set to \"%.80s\"",
                                       ucx->library.version, setting->name,
                                       setting->is_read_back ? setting->value : "(nothing)", given);
         }

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* UCX and environ belong to the process, not to a context; so do these. UCX stays mapped for ever, hence the flag and the
- * pid are written once in the life of a process. */
+/* UCX and environ belong to the process, not to a context; so do these. UCX stays mapped for ever, hence the flag and
+ * the pid are written once in the life of a process. */
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool library_is_ours;
 static pid_t library_pid;
@@ -52,8 +52,8 @@ static void *library_function(const struct convoy_ucx_library *library, const ch
     }
     void *global = dlsym(RTLD_DEFAULT, name);
     if (global != NULL && global != function && library_file_of(global, file)) {
-        (void)convoy_error_set(error, CONVOY_INIT_FAILED, "two copies of UCX in this process: %s of %.100s is hidden by "
-                               "%.100s", name, library->file, file);
+        (void)convoy_error_set(error, CONVOY_INIT_FAILED, "two copies of UCX in this process: %s of %.100s is hidden "
+                               "by %.100s", name, library->file, file);
         return NULL;
     }
     return function;
@@ -164,7 +164,8 @@ static int32_t library_find(const char *path, struct convoy_ucx_library *library
     }
     if (realpath(path, wanted_file) == NULL || strcmp(wanted_file, present_file) != 0) {
         return convoy_error_set(error, CONVOY_INIT_FAILED, "ucx_library is %.90s, but %s has loaded %.90s already; one "
-                                "process can hold one UCX", path, library_is_ours ? "convoy" : "the host", present_file);
+                                "process can hold one UCX", path, library_is_ours ? "convoy" : "the host",
+                                present_file);
     }
     return CONVOY_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What UCX can use here, read from the text that it prints: UCX 1.13 has no other public way to ask. Pure code: text in,
- * names out. A format that is not recognised gives an empty list, which means "unknown", never "nothing".
+ * What UCX can use here, read from the text that it prints: UCX 1.13 has no other public way to ask. Pure code: text
+ * in, names out. A format that is not recognised gives an empty list, which means "unknown", never "nothing".
  */
 #ifndef CONVOY_NET_UCX_RESOURCES_H
 #define CONVOY_NET_UCX_RESOURCES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cases about opening UCX. Each runs in a process of its own (a rank): UCX stays mapped once it was opened, and does not
- * survive a fork. For unit tests only (it uses the inside of the library).
+ * Cases about opening UCX. Each runs in a process of its own (a rank): UCX stays mapped once it was opened, and does
+ * not survive a fork. For unit tests only (it uses the inside of the library).
  */
 #ifndef TESTS_LIB_UCX_CASE_H
 #define TESTS_LIB_UCX_CASE_H

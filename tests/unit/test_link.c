@@ -229,8 +229,9 @@ static void run_threads(uint32_t count, rank_fn run, void *argument)
     ranks_finish(ranks);
 }
 
-/* openucx/ucx 10039, open-mpi/ompi 8927: members as threads of one process, each with a context and a worker of its own,
- * that open UCX at the same time. The last test here: from now on this process has UCX and must not fork members. */
+/* openucx/ucx 10039, open-mpi/ompi 8927: members as threads of one process, each with a context and a worker of its
+ * own, that open UCX at the same time. The last test here: from now on this process has UCX, and what it forks
+ * cannot use it. */
 static void test_link_members_as_threads_of_one_process(void **state)
 {
     uint32_t rounds = 500;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two members in two network namespaces, joined by a veth pair, with decoys: loopback, and a bridge of one and the same
- * address in both. UCX reads /sys/class/net, so each member is started by `ip netns exec`, which remounts it; the members
- * are this program again, with the word "member". Skipped where namespaces cannot be made.
+ * address in both. UCX reads /sys/class/net, so each member is started by `ip netns exec`, which remounts it; the
+ * members are this program again, with the word "member". Skipped where namespaces cannot be made.
  */
 #include "core/clock.h"
 #include "core/error.h"
@@ -179,8 +179,9 @@ static int make_namespaces(void **state)
     *state = NULL;
     if (geteuid() != 0 || shell("ip netns add %s 2>/dev/null && ip netns add %s 2>/dev/null", name_a, name_b) != 0 ||
         decorate(name_a) != 0 || decorate(name_b) != 0 ||
-        shell("ip -n %s link add wire0 type veth peer name wire0 netns %s && ip -n %s addr add 10.77.0.1/24 dev wire0 && "
-              "ip -n %s addr add 10.77.0.2/24 dev wire0 && ip -n %s link set wire0 up && ip -n %s link set wire0 up",
+        shell("ip -n %s link add wire0 type veth peer name wire0 netns %s && "
+              "ip -n %s addr add 10.77.0.1/24 dev wire0 && ip -n %s addr add 10.77.0.2/24 dev wire0 && "
+              "ip -n %s link set wire0 up && ip -n %s link set wire0 up",
               name_a, name_b, name_a, name_b, name_a, name_b) != 0 ||
         await_carriers() != 0) {
         (void)remove_namespaces(state);
@@ -199,7 +200,8 @@ static pid_t start_member(const char *namespace_name, int fd, const char *wanted
         own[length > 0 ? length : 0] = '\0';
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)snprintf(number, sizeof number, "%d", fd);
-        (void)execlp("ip", "ip", "netns", "exec", namespace_name, own, "member", number, wanted, settings, (char *)NULL);
+        (void)execlp("ip", "ip", "netns", "exec", namespace_name, own, "member", number, wanted, settings,
+                     (char *)NULL);
         _exit(127);
     }
     return pid;

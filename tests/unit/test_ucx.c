@@ -215,7 +215,8 @@ static void old_version(const struct rank *rank, void *argument)
     (void)rank;
     (void)argument;
     ucx_case_shim_settings("old_ucp", settings, sizeof settings);
-    ucx_case_refuse(settings, (const char *const[]){"UCX 1.12.1", "old_ucp.so", "1.13 <= v < 2", "built against", NULL});
+    ucx_case_refuse(settings,
+                    (const char *const[]){"UCX 1.12.1", "old_ucp.so", "1.13 <= v < 2", "built against", NULL});
 }
 
 /* ai-dynamo/nixl 386, 166, sgl-project/sglang 5709: refused with both versions, not warned about. */

@@ -42,7 +42,7 @@ static void odd_environment(const struct rank *rank, void *argument)
                     (const char *const[]){"NET_DEVICES=\"nosuch0\" (UCX_*)", "tcp/lo", NULL});
 }
 
-/* openucx/ucx 2953, 9610, PR 4793: what does not exist here is an error that lists what does, and nothing is printed. */
+/* openucx/ucx 2953, 9610, PR 4793: what is not here is an error that lists what is, and nothing is printed. */
 static void test_ucx_environment_naming_what_is_not_here_is_refused_silently(void **state)
 {
     (void)state;

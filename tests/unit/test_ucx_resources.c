@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-static const char context_text[] = "#\n# UCP context\n#\n#     component 1  :  tcp\n#            md 1  :  component 1  tcp \n#\n"
+static const char context_text[] = "#\n# UCP context\n#\n#     component 1  :  tcp\n#\n"
+                                   "#            md 1  :  component 1  tcp \n#\n"
                                    "#      resource 0  :  md 0  dev 0  flags -- self/memory0\n"
                                    "#      resource 1  :  md 1  dev 1  flags -- tcp/lo\n"
                                    "#      resource 2  :  md 1  dev 2  flags -- tcp/eth0  \n"
