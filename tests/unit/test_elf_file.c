@@ -151,6 +151,7 @@ static void test_elf_file_of_another_kind_is_named_in_words(void **state)
         FIELD(e_phnum, 0xffff, "65535 program headers"),
         FIELD(e_phentsize, 8, "of 8 bytes"),
         FIELD(e_phoff, UINT64_MAX - 8, "the program headers should lie at"),
+        FIELD(e_phoff, good->size - 8, "the program headers should lie at"),
         FIELD(e_shoff, UINT64_MAX - 8, "truncated: its section table"),
     };
     unsigned char *copy = malloc(good->size);

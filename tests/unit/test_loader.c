@@ -167,7 +167,7 @@ static unsigned count_mappings(void)
  * the loaded build is the one in the file, back and forth, and mappings grow by one build, not by one load. */
 static void test_loader_of_a_replaced_file_gives_the_new_build(void **state)
 {
-    static const char *const kinds[] = {"good", "good_b"};
+    static const char *const kinds[] = {"extra_slots", "good_b"}; /* no other test here has them mapped */
     static const char *const releases[] = {"1.0.0", "1.0.1"};
     char from[PLUGIN_FILE_PATH_BYTES];
     char path[PLUGIN_FILE_PATH_BYTES];
@@ -180,7 +180,7 @@ static void test_loader_of_a_replaced_file_gives_the_new_build(void **state)
         file_install(from, path);
         assert_int_equal(open_file(path, 0, &loader, &error), CONVOY_OK);
         assert_string_equal(convoy_loader_info(loader)->file.release, releases[i % 2]);
-        assert_int_equal(convoy_loader_info(loader)->was_mapped, i >= 2 || i % 2 == 0);
+        assert_int_equal(convoy_loader_info(loader)->was_mapped, i >= 2);
         assert_int_equal(convoy_loader_close(loader, NULL), CONVOY_OK);
         if (i == 1) {
             mappings = count_mappings();
