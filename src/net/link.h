@@ -43,14 +43,17 @@ int32_t convoy_link_open(const struct convoy_link_options *options, struct convo
 /* This worker's address, to be handed to the others; valid until close. */
 const void *convoy_link_address(const struct convoy_link *link, size_t *bytes_out);
 
-/* Creates the endpoint to a peer; again after FAILED replaces it. address: borrows. */
+/* Creates the endpoint to a peer; again after FAILED replaces it. Does not wait for the peer. address: borrows.
+ * MALFORMED: not an address of a link. UNREACHABLE: none of the interfaces here reaches one of the peer's; the text has
+ * both lists. */
 int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
                             struct convoy_error *error);
 
 /*
  * Sends one message. header and data are copied or sent before return when UCX can; otherwise the link keeps its own
  * copy until the send completes, in buffers made at open (LIMIT: all in use; progress and try again). PEER_LOST: the
- * endpoint has failed. Never blocks, never allocates of its own accord.
+ * endpoint has failed. BAD_STATE: it was never connected. What is buffered moves only in progress, so a caller that
+ * stops making progress first waits until nothing is pending. Never blocks, never allocates of its own accord.
  */
 int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
                          const void *data, size_t bytes);
@@ -75,8 +78,9 @@ enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, ui
 /* JSON object: transports and devices used by each endpoint, messages and bytes sent and received. gives */
 json_t *convoy_link_describe(const struct convoy_link *link);
 
-/* Ends pending sends until the deadline, then closes endpoints by force and destroys the worker. Never hangs, whatever
- * the peers do. */
+/* Ends pending sends until the deadline, gives what was sent last at most 300 ms more to leave the process, then closes
+ * endpoints by force and destroys the workers. Returns at most a second after the deadline, whatever the peers do.
+ * NULL is a no-op. */
 void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns);
 
 #endif
