@@ -203,6 +203,10 @@ $(foreach kind,conformance integration fault abi,$(eval $(call HOST_TEST_RULE,$(
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
+# Tests that walk over all calls of the tables.
+HANDLE_TESTS := state_table
+ABI_TESTS += $(HANDLE_TESTS)
+$(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
 
 # Tiny plugins that the loader's tests open; one source, one file per kind.
 TINY_PLUGINS := bad_json extra_slots good good_b init_fails needs_gone no_entry no_note no_table refuses short_table too_new

@@ -39,17 +39,14 @@ static int32_t describe_unknown(uint32_t topic, struct convoy_error *error)
     return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "topic: %u is none of this object's topics", topic);
 }
 
-/* The groups of a context whose counters exist, newest first. */
+/* The groups of a context, newest first. */
 static size_t describe_collect(struct convoy_context *context, struct convoy_stats_source *sources)
 {
     size_t count = 0;
     (void)pthread_mutex_lock(&context->lock);
     for (struct convoy_group *group = context->groups; group != NULL && count < DESCRIBE_SOURCES_MAX;
          group = group->next) {
-        uint32_t phase = atomic_load(&group->phase);
-        if (phase != CONVOY_PHASE_OPENING && group->record.stats != NULL) {
-            sources[count++] = describe_source(group);
-        }
+        sources[count++] = describe_source(group);
     }
     (void)pthread_mutex_unlock(&context->lock);
     return count;
@@ -132,11 +129,6 @@ int32_t convoy_group_describe(convoy_group *group, uint32_t topic, struct convoy
     }
     if (topic == CONVOY_TOPIC_DUMP) {
         return convoy_text_write_json(text_out, describe_dump(group), error);
-    }
-    uint32_t phase = atomic_load(&group->phase);
-    if (phase == CONVOY_PHASE_OPENING || group->record.log == NULL) {
-        return convoy_error_set(error, CONVOY_BAD_STATE, "group %.*s has no rounds to tell of",
-                                (int)group->options.name_length, group->options.name);
     }
     const struct convoy_stats_source source = describe_source(group);
     switch (topic) {

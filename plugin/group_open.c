@@ -64,10 +64,7 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
         .record = convoy_record_poll,
         .record_user = &group->record,
     };
-    int32_t status = convoy_record_open(&group->record, group->options.call_log_entries, error);
-    if (status == CONVOY_OK) {
-        status = convoy_poll_open(&poll_options, &group->poll, error);
-    }
+    int32_t status = convoy_poll_open(&poll_options, &group->poll, error);
     if (status != CONVOY_OK || grid->width == 0) {
         return status;
     }
@@ -201,6 +198,9 @@ static int32_t group_create(struct convoy_context *context, const struct convoy_
     (void)pthread_cond_init(&group->opened, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
     status = convoy_group_options_load(group, options, error);
+    if (status == CONVOY_OK) { /* before the open starts, so that describe finds it in every state */
+        status = convoy_record_open(&group->record, group->options.call_log_entries, error);
+    }
     if (status != CONVOY_OK) {
         convoy_group_free(group);
         return status;

@@ -6,19 +6,22 @@
  *
  *   state      how it gets there                  start      test, wait  abandon   reopen   cancel  close
  *   opening    group_open_start                   BAD_STATE  BAD_STATE   BAD_STATE BAD_STATE  ok      ok
- *   ready      open finished, operation finished  ok         CLOSED      CLOSED    ok (*)     ok      ok
+ *   ready      open finished, operation finished  ok         CLOSED (+)  CLOSED    ok (*)     ok      ok
  *   active     start returned OK                  BUSY       ok          ok        BUSY       ok      ok
  *   stuck      TIMED_OUT or CANCELED              BUSY       ok          ok        BUSY       ok      ok
- *   broken     BROKEN, PEER_LOST                  BROKEN     CLOSED      CLOSED    ok         ok      ok
+ *   broken     BROKEN, PEER_LOST                  BROKEN     CLOSED (+)  CLOSED    ok         ok      ok
  *   failed     open failed                        BAD_STATE  BAD_STATE   BAD_STATE BAD_STATE  ok      ok
  *   closing    group_close ran out of time        CLOSED     CLOSED      CLOSED    CLOSED     CLOSED  ok
  *   closed     group_close returned OK            CLOSED     CLOSED      CLOSED    CLOSED     CLOSED  ok
  *   forked     any call in a child of fork()      FORKED     FORKED      FORKED    FORKED     FORKED  ok, no effect
  *
  *   (*) in state ready, reopen is a no-op that reports the epoch unless a peer has already moved on.
- *   group_info and group_describe are legal in every state but forked. "CLOSED" for test, wait and abandon in ready
- *   and broken means: the operation value is stale. A closed group stays valid as a tombstone until its context is
- *   closed; after context_close every handle of that context is dead.
+ *   (+) the operation that ended last answers test and wait with the same status, and result if it has one, until the
+ *   next start. "CLOSED" for test, wait and abandon in ready and broken means: any other operation value is stale.
+ *   group_info, group_describe and operation_report are legal in every state but forked. group_open_test and
+ *   group_open_wait give CLOSED in closing and closed, why it failed in failed, OK once the group has opened.
+ *   A closed group stays valid as a tombstone until its context is closed; after context_close every handle of that
+ *   context is dead.
  */
 #ifndef CONVOY_CORE_H
 #define CONVOY_CORE_H
