@@ -41,14 +41,15 @@ UNIT_TESTS += $(CLI_UNIT_TESTS)
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional
-CONFORMANCE_TESTS :=
+CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
+CONFORMANCE_SOURCES := cases_failure cases_loss cases_round suite
 INTEGRATION_TESTS := counts timeout_report
 INTEGRATION_SCRIPTS := doctor_cli package_list run_cli
 FAULT_TESTS :=
 ABI_TESTS := hygiene load
 FUZZERS := elf hello poll_payload
 BENCH_SOURCES := options process work
-TEST_LIB_SOURCES := allgather expect fake_round plugin rank ranks
+TEST_LIB_SOURCES := allgather exchange expect fake_round hosts plugin rank ranks
 UNIT_LIB_SOURCES := linknode ucx_case
 TEST_SHIMS := global_ucp old_ucp
 
@@ -199,6 +200,8 @@ $(TEST_BIN)/$(1)/test_%: $(OBJ)/tests/$(1)/test_%.o $(TEST_LIB_OBJECTS) $(BIN)/l
 	$$(CC) $$(CFLAGS) $$(filter %.o %.a,$$^) $$(STATIC_LIBS) -lcmocka $$(SYSTEM_LIBS) -lm -o $$@
 endef
 $(foreach kind,conformance integration fault abi,$(eval $(call HOST_TEST_RULE,$(kind))))
+
+$(CONFORMANCE_TESTS:%=$(TEST_BIN)/conformance/test_%): $(call objects,$(addprefix tests/conformance/,$(CONFORMANCE_SOURCES)))
 
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
