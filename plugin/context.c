@@ -4,9 +4,11 @@
 
 #include "core/clock.h"
 #include "core/memory.h"
+#include "families.h"
 #include "sized.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -55,6 +57,17 @@ static int32_t context_config_check(const struct convoy_context_config *config, 
     return CONVOY_OK;
 }
 
+/* The first bytes of the build id, for the hello. */
+static void context_note_build(struct convoy_runtime *runtime)
+{
+    size_t length = 0;
+    const char *text = convoy_build_id_text(&length);
+    for (size_t i = 0; i < sizeof runtime->build_id && 2 * i + 1 < length; i++) {
+        const char pair[3] = {text[2 * i], text[2 * i + 1], '\0'};
+        runtime->build_id[i] = (uint8_t)strtoul(pair, NULL, 16);
+    }
+}
+
 int32_t convoy_context_open(const struct convoy_context_config *config, convoy_context **context_out,
                             struct convoy_error *error)
 {
@@ -81,6 +94,7 @@ int32_t convoy_context_open(const struct convoy_context_config *config, convoy_c
     if (status != CONVOY_OK) {
         goto undo_guard;
     }
+    context_note_build(context->runtime);
     (void)pthread_mutex_init(&context->lock, NULL);
     *context_out = context;
     return CONVOY_OK;

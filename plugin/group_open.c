@@ -65,7 +65,7 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
         .record_user = &group->record,
     };
     int32_t status = convoy_poll_open(&poll_options, &group->poll, error);
-    if (status != CONVOY_OK || grid->width == 0) {
+    if (status != CONVOY_OK || grid->own.count == 0) {
         return status;
     }
     const struct convoy_sync_options options = {
@@ -89,7 +89,7 @@ static int32_t group_open_engine(struct convoy_group *group, const struct convoy
     int32_t status = group_agree_rows(group, grid, error);
     if (status == CONVOY_OK) {
         size_t poll_bytes = convoy_poll_partial_bytes_max(group->options.blob_bytes_max);
-        size_t sync_bytes = grid->width != 0 ? convoy_gather_partial_bytes_max(grid) : 0;
+        size_t sync_bytes = grid->own.count != 0 ? convoy_gather_partial_bytes_max(grid) : 0;
         const struct convoy_engine_options options = {
             .runtime = group->context->runtime,
             .group = &group->options,
@@ -105,14 +105,29 @@ static int32_t group_open_engine(struct convoy_group *group, const struct convoy
     return status;
 }
 
+/* The last exchange: nobody's open is finished before everybody's is, and whoever failed is heard here. */
+static int32_t group_all_ready(struct convoy_group *group, struct convoy_error *error)
+{
+    if (group->options.member_count == 1) {
+        return CONVOY_OK;
+    }
+    struct convoy_blob *blobs = convoy_memory_array(group->options.member_count, sizeof *blobs);
+    if (blobs == NULL) {
+        int32_t status = convoy_error_set(error, CONVOY_NO_MEMORY, "no memory to finish opening");
+        convoy_bootstrap_fail(group->bootstrap, error);
+        return status;
+    }
+    const uint8_t ready = 1;
+    int32_t status = convoy_bootstrap_exchange(group->bootstrap, &ready, sizeof ready, blobs, error);
+    convoy_memory_free(blobs);
+    return status;
+}
+
 static int32_t group_open_steps(struct convoy_group *group, struct convoy_error *error)
 {
-    struct convoy_agreement agreement = {.epoch = group->options.epoch != 0 ? group->options.epoch : 1, .wire = 1};
-    CONVOY_POINT(open_started);
-    if (group->options.member_count == 1) {
-        return group_open_engine(group, &agreement, error);
-    }
+    struct convoy_agreement agreement;
     struct convoy_bootstrap *bootstrap = NULL;
+    CONVOY_POINT(open_started);
     int32_t status = convoy_bootstrap_create(group->context->runtime, &group->options, group->open_deadline_ns,
                                              &bootstrap, error);
     if (status != CONVOY_OK) {
@@ -125,7 +140,9 @@ static int32_t group_open_steps(struct convoy_group *group, struct convoy_error 
     if (status == CONVOY_OK) {
         CONVOY_POINT(open_met);
         status = group_open_engine(group, &agreement, error);
-        if (status != CONVOY_OK) {
+        if (status == CONVOY_OK) {
+            status = group_all_ready(group, error);
+        } else {
             convoy_bootstrap_fail(bootstrap, error);
         }
     }

@@ -208,7 +208,7 @@ int32_t convoy_poll_deliver(struct convoy_poll *poll, struct convoy_poll_result 
 
 int32_t convoy_poll_settle(struct convoy_poll *poll, uint64_t timeout_ns, struct convoy_error *error)
 {
-    if (poll->operation != 0 && poll->is_unseen) {
+    if (poll->operation != 0 && poll->is_unseen && !convoy_engine_holds(poll->engine, poll->operation)) {
         (void)convoy_poll_look(poll, 0, NULL);
     }
     if (poll->error_row == 0) {

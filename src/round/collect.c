@@ -80,6 +80,13 @@ int32_t convoy_engine_fail_sealed(struct convoy_engine *engine)
 {
     bool is_loss = false;
     uint32_t culprit = collect_culprit(engine, &is_loss);
+    if (culprit == engine->member_count) { /* no seal is left to see: the others have moved on */
+        culprit = convoy_engine_newly_lost(engine);
+        is_loss = culprit < engine->member_count;
+        if (is_loss) {
+            convoy_engine_note_loss(engine, culprit, false, CONVOY_NOTICED_PEER);
+        }
+    }
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
     int32_t rank = culprit < engine->member_count ? convoy_engine_rank(engine, culprit) : -1;
     int32_t status = is_loss ? CONVOY_PEER_LOST : CONVOY_BROKEN;

@@ -102,6 +102,9 @@ void convoy_engine_info(struct convoy_engine *engine, struct convoy_group_info *
 /* [any thread] Per member: link state, rounds sent and received, age, transport; safe while a round hangs. gives */
 json_t *convoy_engine_dump(struct convoy_engine *engine);
 
+/* Whether this operation is open, or over and its end not yet read by test or wait: no other may start. */
+bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation);
+
 /* Number of the next round, for fault injection and logs. */
 uint64_t convoy_engine_next_round(const struct convoy_engine *engine);
 

@@ -108,9 +108,13 @@ struct convoy_engine {
     uint64_t operation_count;
     struct convoy_contribution contribution;
     uint64_t fingerprint;
+    uint64_t reference; /* what the others' are compared with: own, or of the first row when own is an error row */
     uint32_t scan; /* local positions below it have arrived */
     int32_t ended_status;
+    uint32_t error_member; /* whose error row ended the last round, or member_count */
+    int32_t error_reason;
     uint32_t failed_member; /* who made the last round fail, or member_count */
+    bool is_unread;  /* the operation's end was not returned by test, wait or abandon yet */
     bool recovered; /* reopen completed the last operation with a result from another host */
     struct convoy_error ended_error;
     struct convoy_round_summary summary;
@@ -193,6 +197,10 @@ void convoy_engine_note_loss(struct convoy_engine *engine, uint32_t member, bool
 
 /* reopen.c: enters an agreed generation. lost: CONVOY_LOST_WORDS words. */
 void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, const uint64_t *lost);
+
+/* reopen.c: the first member that the segment's newest generation goes on without and this member's does not, or
+ * member_count. */
+uint32_t convoy_engine_newly_lost(struct convoy_engine *engine);
 
 /* wait.c: sleeps until a publisher of this host wakes us or `ns` have passed. */
 void convoy_engine_sleep(struct convoy_engine *engine, uint64_t ns);

@@ -42,17 +42,21 @@ static void finish_member(struct convoy_engine *engine, struct convoy_round_pass
     pass->votes_and &= CONVOY_MUTATED(votes_not_merged) ? UINT32_MAX : cell->votes;
     pass->votes_or |= cell->votes;
     finish_tag(pass, cell->tag);
-    if (cell->fingerprint != engine->fingerprint && !CONVOY_MUTATED(fingerprint_ignored)) {
+    bool is_error = (cell->info & CONVOY_INFO_ERROR) != 0;
+    if (!is_error && engine->reference == 0) { /* an error row says nothing about what the round is */
+        engine->reference = cell->fingerprint;
+    }
+    if (!is_error && cell->fingerprint != engine->reference && !CONVOY_MUTATED(fingerprint_ignored)) {
         pass->diverged_member = pass->diverged_member < member ? pass->diverged_member : member;
         return;
     }
     if (pass->merge_status != CONVOY_OK || pass->diverged_member < engine->member_count) {
         return;
     }
-    if ((cell->info & CONVOY_INFO_ERROR) != 0 && CONVOY_MUTATED(error_row_ignored)) {
+    if (is_error && CONVOY_MUTATED(error_row_ignored)) {
         return;
     }
-    if ((cell->info & CONVOY_INFO_ERROR) != 0) {
+    if (is_error) {
         if (own->errors_as_presence) {
             own->merge->absent(own->merge_state, member, CONVOY_ABSENT_ERROR, finish_error_reason(cell));
         } else if (pass->error_member == engine->member_count) {
@@ -60,6 +64,9 @@ static void finish_member(struct convoy_engine *engine, struct convoy_round_pass
             pass->error_reason = finish_error_reason(cell);
         }
         return;
+    }
+    if (own->is_error) {
+        return; /* this member brought no row of its own to line the others' up with */
     }
     uint32_t length = cell->info & CONVOY_INFO_LENGTH_MASK;
     pass->merge_status = length <= engine->blob_bytes_max
@@ -77,6 +84,7 @@ void convoy_engine_pass(struct convoy_engine *engine, struct convoy_round_pass *
     };
     const struct convoy_contribution *own = &engine->contribution;
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
+    engine->reference = own->is_error ? 0 : engine->fingerprint;
     own->merge->begin(own->merge_state);
     for (uint32_t local = 0; local < engine->local_count; local++) {
         uint32_t member = engine->local_members[local];
@@ -109,6 +117,8 @@ static int32_t finish_refused(struct convoy_engine *engine, const struct convoy_
     uint32_t member = pass->merge_status != CONVOY_OK ? pass->bad_member : pass->error_member;
     int32_t rank = convoy_engine_rank(engine, member);
     struct convoy_error error = CONVOY_ERROR_INIT;
+    engine->error_member = status == CONVOY_PEER_ERROR ? member : engine->member_count;
+    engine->error_reason = pass->error_reason;
     convoy_engine_report_fill(engine, status, CONVOY_FIELD_NONE);
     if (status == CONVOY_PEER_ERROR) {
         (void)convoy_error_set_peer(&error, status, rank, round,

@@ -10,7 +10,7 @@ static int32_t operation_refuse_start(struct convoy_engine *engine, struct convo
 {
     int name_length = (int)engine->group->name_length;
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
-    if (convoy_engine_is_open(engine)) {
+    if (convoy_engine_is_open(engine) || engine->is_unread) {
         return convoy_error_set_peer(error, CONVOY_BUSY, -1, round,
                                      "group %.*s: round %llu is still open; test, wait for or abandon it first",
                                      name_length, engine->group->name, (unsigned long long)round);
@@ -23,7 +23,7 @@ static int32_t operation_refuse_start(struct convoy_engine *engine, struct convo
 
 static int32_t operation_begin(struct convoy_engine *engine, uint8_t **payload_out, struct convoy_error *error)
 {
-    if (atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE) {
+    if (atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE || engine->is_unread) {
         return operation_refuse_start(engine, error);
     }
     uint64_t cell_round = CONVOY_MUTATED(one_cell_for_two) ? 0 : engine->next_round;
@@ -58,7 +58,9 @@ bool convoy_engine_contribute(struct convoy_engine *engine)
     engine->contribution.header.wire = engine->agreement.wire;
     engine->contribution.header.epoch = CONVOY_MUTATED(epoch_not_in_fingerprint) ? 0 : convoy_engine_epoch(engine);
     engine->fingerprint = convoy_fingerprint(&engine->contribution.header);
+    engine->reference = engine->contribution.is_error ? 0 : engine->fingerprint;
     engine->scan = 0;
+    engine->error_member = engine->member_count;
     atomic_store_explicit(&engine->round, round, memory_order_relaxed);
     atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
@@ -81,6 +83,7 @@ bool convoy_engine_contribute(struct convoy_engine *engine)
 /* This member's own cell was sealed before it could publish: the round has ended without it. */
 static int32_t operation_sealed(struct convoy_engine *engine, struct convoy_error *error)
 {
+    engine->is_unread = false;
     engine->scan = 0;
     int32_t status = convoy_engine_collect(engine);
     if (status == CONVOY_IN_PROGRESS || status == CONVOY_OK) {
@@ -99,6 +102,7 @@ static int32_t operation_publish(struct convoy_engine *engine, const struct conv
     engine->contribution = *contribution;
     convoy_operation operation = (++engine->operation_count << 8) | 1;
     atomic_store_explicit(&engine->operation, operation, memory_order_relaxed);
+    engine->is_unread = true;
     if (!convoy_engine_contribute(engine)) {
         return operation_sealed(engine, error);
     }
@@ -109,6 +113,7 @@ static int32_t operation_publish(struct convoy_engine *engine, const struct conv
 static int32_t operation_result(struct convoy_engine *engine, int32_t status,
                                 struct convoy_round_summary *summary_out, struct convoy_error *error)
 {
+    engine->is_unread = convoy_engine_is_open(engine) || status == CONVOY_IN_PROGRESS;
     if (status == CONVOY_OK) {
         *summary_out = engine->summary;
         return CONVOY_OK;
@@ -165,6 +170,10 @@ static int32_t operation_abandon(struct convoy_engine *engine, convoy_operation 
     if (status != CONVOY_OK) {
         return status;
     }
+    if (!convoy_engine_is_open(engine) && engine->is_unread && engine->ended_status == CONVOY_OK) {
+        return CONVOY_OK; /* complete, though nobody has looked: test has its result */
+    }
+    engine->is_unread = engine->is_unread && convoy_engine_is_open(engine);
     if (!convoy_engine_is_open(engine)) {
         return convoy_error_set(error, CONVOY_CLOSED, "group %.*s: the operation has ended already (%s)",
                                 (int)engine->group->name_length, engine->group->name,
@@ -177,10 +186,12 @@ static int32_t operation_abandon(struct convoy_engine *engine, convoy_operation 
         }
     }
     if (engine->remote != NULL && convoy_remote_abandon(engine)) {
+        engine->is_unread = false;
         return convoy_error_copy(error, &engine->ended_error);
     }
     status = convoy_engine_collect(engine);
     if (status == CONVOY_BROKEN || status == CONVOY_PEER_LOST) {
+        engine->is_unread = false;
         return convoy_error_copy(error, &engine->ended_error);
     }
     return CONVOY_OK; /* nothing was left to seal: the round is complete and test has its result */
@@ -246,4 +257,9 @@ int32_t convoy_engine_abandon(struct convoy_engine *engine, convoy_operation ope
 {
     operation_enter(engine);
     return operation_leave(engine, operation_abandon(engine, operation, error));
+}
+
+bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation)
+{
+    return engine->is_unread && operation == atomic_load_explicit(&engine->operation, memory_order_relaxed);
 }

@@ -8,7 +8,7 @@ void convoy_partial_from_pass(struct convoy_partial_head *head, const struct con
 {
     bool has_error = pass->error_member < engine->member_count;
     *head = (struct convoy_partial_head){
-        .fingerprint = engine->fingerprint,
+        .fingerprint = engine->reference, /* 0: nothing but error rows */
         .tag_min = pass->tag_min,
         .tag_max = pass->tag_max,
         .votes_and = pass->votes_and,
@@ -42,7 +42,10 @@ static void partial_combine_failure(struct convoy_partial_head *into, const stru
 
 void convoy_partial_combine(struct convoy_partial_head *into, const struct convoy_partial_head *other)
 {
-    if (into->fingerprint != other->fingerprint) {
+    bool is_failure = ((into->flags | other->flags) & CONVOY_PARTIAL_FAILED) != 0;
+    if (into->fingerprint == 0) {
+        into->fingerprint = other->fingerprint;
+    } else if (other->fingerprint != 0 && into->fingerprint != other->fingerprint && !is_failure) {
         into->flags |= CONVOY_PARTIAL_MIXED;
     }
     if (other->tag_max != 0) {

@@ -80,11 +80,13 @@ struct convoy_reopen_decision {
 
 struct convoy_remote_reopen {
     bool is_wanted; /* until generation is above this */
-    uint32_t from_generation;
+    uint32_t oldest; /* lowest and highest generation heard of */
+    uint32_t newest;
     enum convoy_reopen_phase phase;
     uint64_t sent_ns;
     bool answered[CONVOY_HOSTS_MAX];
     bool has_promise; /* some host has promised `decision` already */
+    uint64_t lost[CONVOY_LOST_WORDS]; /* all that the hosts said */
     struct convoy_reopen_decision decision;
     uint64_t complete_round; /* highest complete round heard of, and its result */
     uint32_t result_length;

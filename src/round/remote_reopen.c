@@ -52,16 +52,17 @@ static uint32_t reopen_generation(const struct convoy_engine *engine)
     return generation != 0 ? generation : 1;
 }
 
-/* Members of this host that are known to be gone. */
-static void reopen_own_lost(const struct convoy_remote *remote, uint64_t lost[CONVOY_LOST_WORDS], bool all_hosts)
+/* Adds the members that this host knows to be gone: its own, and those of hosts that are gone as a whole. What it was
+ * told of another host's members is for that host to say. */
+static void reopen_add_lost(const struct convoy_remote *remote, uint64_t lost[CONVOY_LOST_WORDS])
 {
     const struct convoy_engine *engine = remote->engine;
-    memcpy(lost, engine->lost, sizeof engine->lost);
     for (uint32_t member = 0; member < engine->member_count; member++) {
         bool is_ours = engine->local.hosts.host_of[member] == remote->own_host;
         const struct convoy_loss *loss = &engine->losses[member];
-        bool counts = is_ours || loss->noticed_by == CONVOY_NOTICED_LINK;
-        if ((all_hosts ? counts : is_ours) && (loss->is_dead != 0 || loss->is_closed != 0)) {
+        bool is_known =
+            is_ours || loss->noticed_by == CONVOY_NOTICED_LINK || loss->noticed_by == CONVOY_NOTICED_CLOSE;
+        if (convoy_engine_is_lost(engine, member) || (is_known && (loss->is_dead != 0 || loss->is_closed != 0))) {
             lost[member / 64] |= UINT64_C(1) << (member % 64);
         }
     }
@@ -133,7 +134,7 @@ static void reopen_fill_state(struct convoy_remote *remote, struct reopen_body *
     body->generation = reopen_generation(remote->engine);
     body->has_promise = reopen_promise(remote->engine, &body->decision);
     body->complete_round = reopen_complete_round(remote->engine);
-    reopen_own_lost(remote, body->lost, true);
+    reopen_add_lost(remote, body->lost);
 }
 
 static void reopen_send_state(struct convoy_remote *remote, uint32_t member)
@@ -185,12 +186,11 @@ static void reopen_take_state(struct convoy_remote *remote, uint32_t host, const
         reopen->has_promise = true;
         reopen->decision = body->decision;
     }
-    for (uint32_t word = 0; word < CONVOY_LOST_WORDS && !reopen->has_promise; word++) {
-        reopen->decision.lost[word] |= body->lost[word];
+    for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {
+        reopen->lost[word] |= body->lost[word];
     }
-    if (body->generation > reopen->from_generation) {
-        reopen->from_generation = body->generation;
-    }
+    reopen->newest = body->generation > reopen->newest ? body->generation : reopen->newest;
+    reopen->oldest = body->generation < reopen->oldest ? body->generation : reopen->oldest;
     if (body->complete_round > reopen->complete_round && body->result_length <= remote->blob_bytes) {
         reopen->complete_round = body->complete_round;
         reopen->result_length = body->result_length;
@@ -289,28 +289,29 @@ static void reopen_begin_query(struct convoy_remote *remote)
     reopen_fill_state(remote, &own);
     memset(reopen->answered, 0, sizeof reopen->answered);
     reopen->phase = CONVOY_REOPEN_QUERY;
-    reopen->from_generation = reopen_generation(engine);
+    reopen->oldest = reopen->newest = reopen_generation(engine);
     reopen->has_promise = own.has_promise != 0;
     reopen->decision = own.decision;
-    if (!reopen->has_promise) {
-        memset(&reopen->decision, 0, sizeof reopen->decision);
-        reopen_own_lost(remote, reopen->decision.lost, true);
-    }
+    memcpy(reopen->lost, own.lost, sizeof reopen->lost);
     const struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, own.complete_round);
     reopen->complete_round = own.complete_round;
     reopen->result_length = own.complete_round != 0 ? (uint32_t)blob->length : 0;
     memcpy(reopen->result, blob->bytes, reopen->result_length);
-    convoy_remote_broadcast(remote, CONVOY_MESSAGE_QUERY, reopen->from_generation, NULL, 0);
+    convoy_remote_broadcast(remote, CONVOY_MESSAGE_QUERY, reopen->newest, NULL, 0);
     CONVOY_POINT(reopen_query);
 }
 
 static void reopen_begin_propose(struct convoy_remote *remote)
 {
     struct convoy_remote_reopen *reopen = &remote->reopen;
-    if (!reopen->has_promise || reopen->decision.generation < reopen->from_generation) {
-        reopen->decision.generation = reopen->from_generation + 1;
+    /* A promise beyond the newest generation is completed unchanged; so is the newest itself when a host missed it. */
+    bool is_ahead = reopen->has_promise && reopen->decision.generation > reopen->newest;
+    bool is_behind = reopen->has_promise && reopen->decision.generation == reopen->newest &&
+                     reopen->oldest < reopen->newest;
+    if (!is_ahead && !is_behind) {
+        reopen->decision.generation = reopen->newest + 1;
         reopen->decision.next_round = reopen->complete_round + 1;
-        reopen_own_lost(remote, reopen->decision.lost, true);
+        memcpy(reopen->decision.lost, reopen->lost, sizeof reopen->lost);
     }
     memset(reopen->answered, 0, sizeof reopen->answered);
     reopen->phase = CONVOY_REOPEN_PROPOSE;

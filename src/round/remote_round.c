@@ -92,7 +92,6 @@ static bool round_combine(struct convoy_remote *remote, struct convoy_partial_he
     const struct convoy_segment_blob *own = convoy_segment_partial(&engine->segment, round_of(engine));
     bool is_complete = remote->sent_word == word && atomic_load(&own->word) == word;
     *head = (struct convoy_partial_head){
-        .fingerprint = engine->fingerprint,
         .votes_and = UINT32_MAX,
         .culprit = UINT32_MAX,
         .error_member = UINT32_MAX,
@@ -336,6 +335,14 @@ int32_t convoy_remote_consume(struct convoy_engine *engine)
     return convoy_engine_conclude(engine, &pass);
 }
 
+/* The others have agreed on a later generation already: who is missing from it says why. */
+static int32_t round_moved_on(struct convoy_engine *engine)
+{
+    uint32_t culprit = convoy_engine_newly_lost(engine);
+    return culprit < engine->member_count ? round_end_failed(engine, CONVOY_PEER_LOST, culprit, "was lost")
+                                          : round_end_failed(engine, CONVOY_BROKEN, UINT32_MAX, "");
+}
+
 /* A result slot that is sealed, or a generation that has moved on, ends the round here. */
 static int32_t round_look(struct convoy_engine *engine)
 {
@@ -351,13 +358,12 @@ static int32_t round_look(struct convoy_engine *engine)
         return round_end_failed(engine, CONVOY_BROKEN, member, "abandoned the round");
     }
     case CONVOY_CELL_MOVED_ON:
-        return round_end_failed(engine, CONVOY_BROKEN, UINT32_MAX, "");
+        return round_moved_on(engine);
     case CONVOY_CELL_PENDING:
         break;
     }
     uint64_t generation = atomic_load(&convoy_segment_head(&engine->segment)->generation) & CONVOY_GENERATION_MAX;
-    return generation > engine->generation ? round_end_failed(engine, CONVOY_BROKEN, UINT32_MAX, "")
-                                           : CONVOY_IN_PROGRESS;
+    return generation > engine->generation ? round_moved_on(engine) : CONVOY_IN_PROGRESS;
 }
 
 int32_t convoy_remote_collect(struct convoy_engine *engine, bool is_local_complete)

@@ -150,7 +150,9 @@ static void status_diverged_row(struct convoy_engine *engine, const struct convo
     row->digest = from->digest;
     row->schema = from->schema;
     row->policy = from->policy;
-    row->condition = from->fingerprint != engine->fingerprint ? CONVOY_MEMBER_DIVERGED : CONVOY_MEMBER_HEARD;
+    bool is_other_step = from->tag != 0 && engine->contribution.tag != 0 && from->tag != engine->contribution.tag;
+    bool is_diverged = from->fingerprint != engine->reference || is_other_step;
+    row->condition = is_diverged ? CONVOY_MEMBER_DIVERGED : CONVOY_MEMBER_HEARD;
 }
 
 void convoy_remote_report_rows(struct convoy_engine *engine, uint64_t now_ns, struct convoy_member_report *rows)

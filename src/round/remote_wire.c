@@ -90,6 +90,10 @@ static void wire_partial(struct convoy_remote *remote, uint32_t host, const stru
         remote->dropped_stale++;
         return;
     }
+    bool is_loss = (head.flags & CONVOY_PARTIAL_FAILED) != 0 && head.status == CONVOY_PEER_LOST;
+    if (is_loss && head.culprit == message->member) { /* it says so itself: a goodbye */
+        convoy_engine_note_loss(remote->engine, head.culprit, true, CONVOY_NOTICED_CLOSE);
+    }
     wire_keep(remote, remote->hosts[host].partial, message, data, (head.flags & CONVOY_PARTIAL_FAILED) != 0);
     convoy_remote_saw_host(remote, host, message->word, head.tag_max);
 }

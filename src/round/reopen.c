@@ -51,6 +51,7 @@ static void reopen_look_around(struct convoy_engine *engine)
 void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, const uint64_t *lost)
 {
     engine->generation = generation;
+    engine->is_unread = false;
     engine->lost_count = 0;
     for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {
         engine->lost[word] = CONVOY_MUTATED(reopen_keeps_generation_of_lost) ? 0 : lost[word];
@@ -79,6 +80,21 @@ static bool reopen_read(struct convoy_engine *engine, uint64_t word, uint64_t lo
         lost[i] = atomic_load_explicit(&proposal->lost[i], memory_order_relaxed);
     }
     return atomic_load(&head->generation) == word;
+}
+
+uint32_t convoy_engine_newly_lost(struct convoy_engine *engine)
+{
+    uint64_t lost[CONVOY_LOST_WORDS];
+    uint64_t word = atomic_load(&convoy_segment_head(&engine->segment)->generation);
+    if (reopen_word_generation(word) <= engine->generation || !reopen_read(engine, word, lost)) {
+        return engine->member_count;
+    }
+    uint32_t member = 0;
+    while (member < engine->member_count &&
+           ((lost[member / 64] >> (member % 64) & 1) == 0 || convoy_engine_is_lost(engine, member))) {
+        member++;
+    }
+    return member;
 }
 
 /* Makes generation + 1 happen, or finds that somebody else has. */

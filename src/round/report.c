@@ -79,7 +79,11 @@ static void report_local(struct convoy_engine *engine, uint32_t local, uint64_t 
         .behind = -1,
         .epoch = convoy_engine_epoch(engine),
     };
-    const struct convoy_cell *cell = convoy_engine_last_cell(engine, local);
+    const struct convoy_cell *cell = convoy_segment_cell(&engine->segment, local, round);
+    if (convoy_cell_view_of(atomic_load_explicit(&cell->word, memory_order_acquire), engine->generation, round) !=
+        CONVOY_CELL_PUBLISHED) { /* the round in question if it came, else the last one: a quick member is ahead */
+        cell = convoy_engine_last_cell(engine, local);
+    }
     if (cell != NULL) {
         report_from_cell(row, cell);
     }
@@ -88,7 +92,11 @@ static void report_local(struct convoy_engine *engine, uint32_t local, uint64_t 
     if (row->condition == CONVOY_MEMBER_HEARD && (current->info & CONVOY_INFO_ERROR) != 0) {
         row->condition = CONVOY_MEMBER_ERROR;
         memcpy(&row->reason, current->payload, sizeof row->reason);
-    } else if (row->condition == CONVOY_MEMBER_HEARD && current->fingerprint != engine->fingerprint) {
+    } else if (row->condition == CONVOY_MEMBER_HEARD && current->tag != 0 && engine->contribution.tag != 0 &&
+               current->tag != engine->contribution.tag) {
+        row->condition = CONVOY_MEMBER_DIVERGED;
+    } else if (row->condition == CONVOY_MEMBER_HEARD && engine->reference != 0 &&
+               current->fingerprint != engine->reference) {
         row->condition = CONVOY_MEMBER_DIVERGED;
     }
     row->age_ns = report_age(engine, row, now);
@@ -147,6 +155,10 @@ void convoy_engine_report_rows(struct convoy_engine *engine, struct convoy_membe
         convoy_remote_report_rows(engine, now, rows);
     }
     report_mark_abandoners(engine, rows);
+    if (engine->error_member < engine->member_count) { /* its cell may lie on another host */
+        rows[engine->error_member].condition = CONVOY_MEMBER_ERROR;
+        rows[engine->error_member].reason = engine->error_reason;
+    }
 }
 
 void convoy_engine_report_fill(struct convoy_engine *engine, int32_t status, uint32_t field)

@@ -113,8 +113,11 @@ struct plugin_member *suite_member(struct suite *suite, const char *name, const 
     struct plugin_member *member = plugin_member_create(own_index, count, name, suite->ports[port_index]);
     memcpy(member->ids, ids, count * sizeof *ids);
     member->options.own_id = ids[own_index];
-    (void)snprintf(member->rendezvous, sizeof member->rendezvous, "tcp://%s:%u", suite->host,
-                   suite->ports[port_index]);
+    const char *host = suite->host; /* the first member listens, wherever it is */
+    if (suite->transport == SUITE_NAMESPACES) {
+        host = hosts_address((uint32_t)ids[0] * 2 / suite->rank->count);
+    }
+    (void)snprintf(member->rendezvous, sizeof member->rendezvous, "tcp://%s:%u", host, suite->ports[port_index]);
     member->options.rendezvous_length = count > 1 ? strlen(member->rendezvous) : 0;
     member->config.settings = suite->member->config.settings;
     member->config.settings_length = suite->member->config.settings_length;

@@ -322,3 +322,8 @@ uint64_t convoy_engine_next_round(const struct convoy_engine *engine)
 {
     return engine->group->round;
 }
+
+bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation)
+{
+    return engine->has_published && !engine->is_over && operation == engine->operation;
+}
