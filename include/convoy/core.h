@@ -187,7 +187,7 @@ struct convoy_core_table {
     int32_t (*group_close)(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
 
     /* Makes a wait of this member return CANCELED with `reason` in its error text. Local. The operation stays open.
-     * With no operation open, the next wait is canceled. reason: copies, at most 120 bytes are kept.
+     * With no operation open, the next wait that has to wait is canceled. reason: copies, at most 120 bytes are kept.
      * [any thread; never blocks; any state but closed; since 1.0] */
     int32_t (*group_cancel)(convoy_group *group, const char *reason, size_t reason_length, struct convoy_error *error);
 
