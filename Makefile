@@ -208,7 +208,7 @@ $(CONFORMANCE_TESTS:%=$(TEST_BIN)/conformance/test_%): $(call objects,$(addprefi
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
 # Tests that walk over all calls of the tables.
-HANDLE_TESTS := state_table
+HANDLE_TESTS := fork state_table
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
 
