@@ -25,7 +25,7 @@ ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint 
 POLL_SOURCES := capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 result table two_level
 SYNC_SOURCES := deliver derive gather grid intake mask padding placement row schema sync
-PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record sized table_core table_poll table_sync text
+PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
 CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options scheduler trace two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
@@ -208,9 +208,10 @@ $(CONFORMANCE_TESTS:%=$(TEST_BIN)/conformance/test_%): $(call objects,$(addprefi
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
 # Tests that walk over all calls of the tables.
-HANDLE_TESTS := fork state_table
+HANDLE_TESTS := arguments fork state_table structs
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
+$(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o
 
 # Tiny plugins that the loader's tests open; one source, one file per kind.
 TINY_PLUGINS := bad_json extra_slots good good_b init_fails needs_gone no_entry no_note no_table refuses short_table too_new

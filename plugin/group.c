@@ -3,6 +3,7 @@
 #include "group.h"
 
 #include "core/error.h"
+#include "report_in.h"
 #include "sized.h"
 #include "text.h"
 
@@ -81,11 +82,7 @@ int32_t convoy_group_report(convoy_group *group, struct convoy_report *report_ou
     struct convoy_report report;
     int32_t status = group_check_look(group, error);
     if (status == CONVOY_OK) {
-        status = convoy_sized_out_begin(&report, &CONVOY_SHAPE(report), report_out, error);
-    }
-    if (status == CONVOY_OK) {
-        const struct convoy_sized_array rows = {report.members, report.member_stride, report.member_capacity};
-        status = convoy_sized_array_check_out(&rows, &CONVOY_SHAPE(member_report), error);
+        status = convoy_report_in(&report, report_out, error);
     }
     if (status != CONVOY_OK) {
         return status;

@@ -17,11 +17,6 @@ static int32_t options_check_names(const struct convoy_group_options *options, s
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "options.name_length: %zu is not in 1..127",
                                 options->name == NULL ? 0 : options->name_length);
     }
-    bool has_tcp = options->rendezvous != NULL && options->rendezvous_length != 0;
-    if (options->member_count > 1 && has_tcp == (options->allgather != NULL)) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "group %.*s: give either rendezvous or allgather",
-                                (int)options->name_length, options->name);
-    }
     return CONVOY_OK;
 }
 
@@ -49,6 +44,18 @@ static int32_t options_check_numbers(const struct convoy_group_options *options,
                                 "group %.*s: own_index %u and listener_index %u must be below member_count %zu",
                                 name_length, options->name, options->own_index, options->listener_index,
                                 options->member_count);
+    }
+    return CONVOY_OK;
+}
+
+/* How members find each other: one way, unless there is nobody to find. */
+static int32_t options_check_meeting(const struct convoy_group_options *options, struct convoy_error *error)
+{
+    bool has_tcp = options->rendezvous != NULL && options->rendezvous_length != 0;
+    if (options->member_count > 1 && has_tcp == (options->allgather != NULL)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "group %.*s: rendezvous and allgather are %s given; one of them is needed",
+                                (int)options->name_length, options->name, has_tcp ? "both" : "not");
     }
     return CONVOY_OK;
 }
@@ -100,6 +107,10 @@ static int32_t options_load_schema(struct convoy_group *group, struct convoy_err
     int32_t status = convoy_sized_in(&full, &CONVOY_SHAPE(sync_schema), group->options.schema, error);
     if (status != CONVOY_OK) {
         return status;
+    }
+    if (full.critical_flags != 0) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "schema.critical_flags: 0x%x is unknown, none is defined",
+                                full.critical_flags);
     }
     struct convoy_sync_column columns[CONVOY_SYNC_COLUMNS_MAX];
     const struct convoy_sized_array given = {full.columns, full.column_stride, full.column_count};
@@ -188,6 +199,9 @@ int32_t convoy_group_options_load(struct convoy_group *group, const struct convo
     }
     if (status == CONVOY_OK) {
         status = options_check_members(&full, error);
+    }
+    if (status == CONVOY_OK) {
+        status = options_check_meeting(&full, error);
     }
     if (status != CONVOY_OK) {
         return status;

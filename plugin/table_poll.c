@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The poll table: brings the caller's structs to full size and back, and passes the gate of the handles. */
 #include "handle.h"
+#include "report_in.h"
 #include "sized.h"
 #include "tables.h"
 
@@ -88,7 +89,7 @@ static int32_t poll_result_begin(struct poll_result *full, struct convoy_poll_re
     full->result.list_stride = sizeof full->lists[0];
     full->result.list_capacity = count;
     if (status == CONVOY_OK && full->caller_report != NULL) {
-        status = convoy_sized_out_begin(&full->report, &CONVOY_SHAPE(report), full->caller_report, error);
+        status = convoy_report_in(&full->report, full->caller_report, error);
         full->result.report = &full->report;
     }
     return status;
@@ -261,7 +262,7 @@ static int32_t table_reduce2_start(convoy_group *first, convoy_group *second, co
         convoy_record_start(&first->record);
         convoy_record_start(&second->record);
         status = convoy_two_level_start(first->poll, second->poll, full.full, operation_out, error);
-        first->second = second;
+        first->second = status == CONVOY_OK ? second : first->second; /* refused: an open one keeps its own */
     }
     status = convoy_group_status(first, status, error);
     convoy_group_leave(second);

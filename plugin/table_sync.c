@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sync table: brings the caller's structs to full size and back, and passes the gate of the handles. */
 #include "handle.h"
+#include "report_in.h"
 #include "sized.h"
 #include "tables.h"
 
@@ -39,7 +40,7 @@ static int32_t sync_result_begin(struct sync_result *full, struct convoy_sync_re
     }
     full->caller_report = full->result.report;
     if (full->caller_report != NULL) {
-        status = convoy_sized_out_begin(&full->report, &CONVOY_SHAPE(report), full->caller_report, error);
+        status = convoy_report_in(&full->report, full->caller_report, error);
         full->report.own_rank = -1; /* not filled yet */
         full->result.report = &full->report;
     }

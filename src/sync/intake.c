@@ -30,7 +30,7 @@ int32_t convoy_intake_check(const struct convoy_grid *grid, const struct convoy_
                             struct convoy_error *error)
 {
     if ((call->critical_flags & ~CONVOY_CALL_ERROR_ROW) != 0) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "call.critical_flags is 0x%x, allowed are 0x%x",
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "call.critical_flags is 0x%x, allowed are 0x%x",
                                 call->critical_flags, CONVOY_CALL_ERROR_ROW);
     }
     if ((call->policy & ~INTAKE_POLICIES) != 0) {
