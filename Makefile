@@ -94,10 +94,17 @@ CC := clang
 CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
 CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address
 LINK_UNDEFINED :=
+else ifeq ($(VARIANT),coverage)
+CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
+CFLAGS := -O0 -g --coverage
+else ifeq ($(VARIANT),clang)
+CC := clang
 else ifeq ($(VARIANT),aarch64)
+# Objects only. The headers of jansson, sodium, xxhash and UCX are the same for every machine; glibc's come first.
 CC := aarch64-linux-gnu-gcc
+CPPFLAGS += -idirafter /usr/include
 else ifneq ($(VARIANT),release)
-$(error unknown VARIANT $(VARIANT): release, debug, asan, tsan, mutation, fuzz, aarch64)
+$(error unknown VARIANT $(VARIANT): release, debug, asan, tsan, mutation, fuzz, coverage, clang, aarch64)
 endif
 
 objects = $(patsubst %,$(OBJ)/%.o,$(1))
@@ -236,14 +243,87 @@ $(TEST_BIN)/abi/plugins/needs_gone.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
 $(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped): | $(TINY_FILES)
 
 UNIT_BINARIES := $(patsubst %,$(TEST_BIN)/unit/test_%,$(UNIT_TESTS))
-HOST_BINARIES := $(patsubst %,$(TEST_BIN)/conformance/test_%,$(CONFORMANCE_TESTS)) \
-                 $(patsubst %,$(TEST_BIN)/integration/test_%,$(INTEGRATION_TESTS)) \
-                 $(patsubst %,$(TEST_BIN)/fault/test_%,$(FAULT_TESTS)) \
-                 $(patsubst %,$(TEST_BIN)/abi/test_%,$(ABI_TESTS))
+binaries = $(patsubst %,$(TEST_BIN)/$(1)/test_%,$(2))
+CONFORMANCE_BINARIES := $(call binaries,conformance,$(CONFORMANCE_TESTS))
+INTEGRATION_BINARIES := $(call binaries,integration,$(INTEGRATION_TESTS))
+FAULT_BINARIES := $(call binaries,fault,$(FAULT_TESTS))
+ABI_BINARIES := $(call binaries,abi,$(ABI_TESTS))
+HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIES) $(ABI_BINARIES)
+
+# Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
+TEST_STEPS := all test-unit test-integration test-cli test-abi abi-check headers test-conformance \
+              asan/test-fuzz-replay asan/test-sanitized tsan/test-sanitized clang/all aarch64/aarch64-objects
+GATE_STEPS := lint
+
+.PHONY: test check
+test: deps-test ## everything at small scale, under 15 minutes; ends with "N passed, N failed, N skipped"
+	@MAKE='$(MAKE)' WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS)
+
+check: deps-test ## all that a merge needs: warnings are errors, everything of `make test`, lint
+	@MAKE='$(MAKE)' WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS)
 
 .PHONY: test-cli
 test-cli: all ## the command and the replay, as a user runs them
 	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
+
+.PHONY: test-integration
+test-integration: $(INTEGRATION_BINARIES) ## what takes real processes: counts, reports
+	tests/run.sh $^
+
+.PHONY: test-abi
+test-abi: $(ABI_BINARIES) ## loading, foreign sizes, the state table
+	tests/run.sh $^
+
+.PHONY: test-conformance
+test-conformance: $(CONFORMANCE_BINARIES) ## one suite over threads, shared memory, UCX and network namespaces
+	tests/run.sh $^
+
+.PHONY: headers
+headers: ## each public header alone, as C11 and C++17, with gcc and clang
+	abi/headers.sh
+
+# The objects of all that is shipped, for a machine that is not here.
+.PHONY: aarch64-objects
+aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJECTS)
+
+# Under AddressSanitizer all unit tests and shared memory; under ThreadSanitizer what threads share.
+TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log link link_peers runtime stats
+SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory,$(CONFORMANCE_BINARIES))
+ifeq ($(VARIANT),tsan)
+SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES))
+endif
+
+.PHONY: test-sanitized asan tsan
+test-sanitized: $(SANITIZED)
+	TEST_JOBS=2 tests/run.sh $^
+
+asan: ## all unit tests and shared memory under AddressSanitizer and UndefinedBehaviorSanitizer
+tsan: ## what threads share, under ThreadSanitizer
+asan tsan:
+	$(MAKE) VARIANT=$@ DEPS=no test-sanitized
+
+T ?=
+
+.PHONY: test-one
+test-one: $(filter %/test_$(T),$(UNIT_BINARIES) $(HOST_BINARIES)) ## one test program, with its output: T=name
+	@[ -n "$^" ] || { echo "T=$(T) is no test program"; exit 2; }
+	$^
+
+SCALE ?= 500
+
+.PHONY: soak
+soak: deps-test ## the full scale of every test that has one (SCALE=500: a million rounds); takes an hour or more
+	$(MAKE) DEPS=no all $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES)
+	CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/run.sh $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES)
+
+.PHONY: coverage coverage-run
+coverage: ## lines of src and plugin that the tests take, by folder and file (gcov)
+	$(MAKE) VARIANT=coverage DEPS=no coverage-run
+
+coverage-run: $(UNIT_BINARIES) $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(ABI_BINARIES)
+	find build/coverage -name '*.gcda' -delete
+	-tests/run.sh -l build/coverage/tests.log $^
+	tests/coverage.sh build/coverage/obj
 
 # Small libraries that stand in for others.
 $(TEST_BIN)/lib/%.so: tests/lib/%.c
@@ -254,7 +334,7 @@ $(TEST_BIN)/unit/test_ucx: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
 
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
-	tests/run.sh $(UNIT_BINARIES)
+	TEST_JOBS=2 tests/run.sh $(UNIT_BINARIES)
 
 # -- benchmark -----------------------------------------------------------------------------------------------------
 
@@ -342,6 +422,31 @@ lint: ## licence lines, function and file length, include direction, clang-tidy
 	tests/lint/sources.sh
 	tests/lint/tidy.sh
 
+# -- installing ----------------------------------------------------------------------------------------------------
+
+# The command looks for the plugin, the checker and the trace beside its own file, so they share a folder.
+INSTALL_TO = $(DESTDIR)$(PREFIX)
+
+.PHONY: install
+install: all ## copy to DESTDIR/PREFIX (default /usr/local): library, headers, loader, command, convoy.pc
+	install -d '$(INSTALL_TO)'/{bin,include/convoy,lib/pkgconfig,lib/convoy/trace}
+	install -m 755 $(BIN)/libconvoy.so.1 '$(INSTALL_TO)/lib/libconvoy.so.$(RELEASE)'
+	ln -sf libconvoy.so.$(RELEASE) '$(INSTALL_TO)/lib/libconvoy.so.1'
+	ln -sf libconvoy.so.1 '$(INSTALL_TO)/lib/libconvoy.so'
+	install -m 644 $(BIN)/libconvoy_loader.a '$(INSTALL_TO)/lib/'
+	install -m 644 include/convoy/*.h '$(INSTALL_TO)/include/convoy/'
+	install -m 755 $(BIN)/convoy $(BIN)/convoy-reference '$(INSTALL_TO)/lib/convoy/'
+	install -m 644 $(BIN)/trace/default.jsonl '$(INSTALL_TO)/lib/convoy/trace/'
+	ln -sf ../libconvoy.so.1 '$(INSTALL_TO)/lib/convoy/libconvoy.so.1'
+	ln -sf ../lib/convoy/convoy '$(INSTALL_TO)/bin/convoy'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@RELEASE@|$(RELEASE)|' plugin/convoy.pc.in >'$(INSTALL_TO)/lib/pkgconfig/convoy.pc'
+
+.PHONY: uninstall
+uninstall: ## remove what install copied
+	rm -f '$(INSTALL_TO)'/lib/libconvoy.so{,.1,.$(RELEASE)} '$(INSTALL_TO)/lib/libconvoy_loader.a' \
+	    '$(INSTALL_TO)/lib/pkgconfig/convoy.pc' '$(INSTALL_TO)/bin/convoy'
+	rm -rf '$(INSTALL_TO)/lib/convoy' '$(INSTALL_TO)/include/convoy'
+
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf build
@@ -349,7 +454,7 @@ clean: ## remove everything that was built
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | sort | \
-	    awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
-	@echo "  variables: VARIANT=release|debug|asan|tsan|mutation|fuzz|aarch64 CC=gcc|clang WERROR=1 DEPS=no TRACE=file PREFIX= DESTDIR="
+	    awk -F'\t' '{printf "  %-16s %s\n", $$1, $$2}'
+	@echo "  variables: VARIANT=release|debug|asan|tsan|mutation|fuzz|coverage|clang|aarch64 CC=gcc|clang WERROR=1 DEPS=no TRACE=file PREFIX= DESTDIR="
 
 -include $(shell find build/$(VARIANT)/obj -name '*.d' 2>/dev/null)
