@@ -25,118 +25,182 @@ void convoy_record_close(struct convoy_record *record)
     record->stats = NULL;
 }
 
-static void record_take_time(struct convoy_record *record, struct convoy_stats_sample *sample)
+/* How long the call took, 0 when it is not timed. */
+static inline uint64_t record_take_time(struct convoy_record *record)
 {
-    if (record->started_ns != 0) {
-        sample->call_ns = convoy_now_ns() - record->started_ns;
-        record->started_ns = 0;
-    }
+    uint64_t started_ns = record->started_ns;
+    record->started_ns = 0;
+    return started_ns != 0 ? convoy_now_ns() - started_ns : 0;
 }
 
-/* Sum over what came out, eight bytes at a time: good enough to see whether anything moves. */
-static uint64_t record_digest(uint64_t digest, const uint8_t *bytes, uint32_t count)
+static inline void record_count(struct convoy_record *record, uint32_t operation, int32_t status, uint64_t entries,
+                         uint64_t bytes_sent, uint64_t call_ns)
 {
-    uint64_t word = 0;
-    for (; count >= sizeof word; count -= (uint32_t)sizeof word, bytes += sizeof word) {
-        memcpy(&word, bytes, sizeof word);
-        digest = (digest ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    if (status == CONVOY_OK) {
+        convoy_stats_round_ok(record->stats, operation, entries, bytes_sent, call_ns);
+        return;
     }
-    word = count;
-    memcpy(&word, bytes, count);
-    return (digest ^ word ^ count) * UINT64_C(0x9e3779b97f4a7c15);
+    const struct convoy_stats_sample sample = {
+        .operation = operation,
+        .status = status,
+        .call_ns = call_ns,
+        .entries = entries,
+        .bytes_sent = bytes_sent,
+    };
+    convoy_stats_round(record->stats, &sample);
 }
 
-/* The lists' bytes as one range: as they are when there is one list, else copied one after the other. */
+/* -- poll ---------------------------------------------------------------------------------------------------------- */
+
+/* The lists' bytes as one range: where they are when they lie one after the other, else copied together, as far as the
+ * room goes. */
 struct record_bytes {
-    uint8_t room[CONVOY_RECORD_ENTRY_BYTES];
     const uint8_t *bytes;
     uint32_t length;
+    bool is_cut;
 };
 
-static void record_gather(const struct convoy_poll_record *round, bool is_output, struct record_bytes *out)
+struct record_room {
+    uint8_t input[CONVOY_RECORD_ENTRY_BYTES];
+    uint8_t output[CONVOY_RECORD_ENTRY_BYTES];
+};
+
+static inline struct record_bytes record_range(const uint8_t *bytes, uint64_t length)
 {
-    out->length = 0;
-    out->bytes = out->room;
+    bool is_cut = length > CONVOY_RECORD_ENTRY_BYTES;
+    return (struct record_bytes){bytes, is_cut ? CONVOY_RECORD_ENTRY_BYTES : (uint32_t)length, is_cut};
+}
+
+__attribute__((noinline)) static struct record_bytes record_collect(const struct convoy_poll_record *round,
+                                                                    bool is_output, uint8_t *to)
+{
+    struct record_bytes out = {.bytes = to};
     for (uint32_t i = 0; i < round->list_count; i++) {
         const struct convoy_poll_record_list *list = &round->lists[i];
         const uint8_t *from = is_output ? list->output : list->input;
-        uint32_t room = CONVOY_RECORD_ENTRY_BYTES - out->length;
+        uint32_t room = CONVOY_RECORD_ENTRY_BYTES - out.length;
         uint32_t length = from == NULL ? 0 : list->count < room ? list->count : room;
-        if (round->list_count == 1) {
-            out->bytes = from;
-        } else if (length != 0) {
-            memcpy(out->room + out->length, from, length);
+        out.is_cut |= from != NULL && length < list->count;
+        if (length != 0) {
+            memcpy(to + out.length, from, length);
         }
-        out->length += length;
+        out.length += length;
     }
+    return out;
 }
 
-static void record_list(struct convoy_call_list *to, const struct convoy_poll_record_list *list)
+/* Sum over all that came out, eight bytes at a time: good enough to see whether anything moves. */
+__attribute__((noinline)) static uint64_t record_digest(const struct convoy_poll_record *round)
 {
-    size_t length = list->name_length < CONVOY_CALL_NAME_BYTES - 1 ? list->name_length : CONVOY_CALL_NAME_BYTES - 1;
+    uint64_t digest = 0;
+    for (uint32_t i = 0; i < round->list_count; i++) {
+        const uint8_t *bytes = round->lists[i].output;
+        uint32_t count = bytes != NULL ? round->lists[i].count : 0;
+        uint64_t word = 0;
+        for (; count >= sizeof word; count -= (uint32_t)sizeof word, bytes += sizeof word) {
+            memcpy(&word, bytes, sizeof word);
+            digest = (digest ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        }
+        word = count;
+        for (; count != 0; count--, bytes++) {
+            word = word << 8 | *bytes;
+        }
+        digest = (digest ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    return digest;
+}
+
+/* Whether the outcome differs from that of the last poll round. shape: of its lists. */
+static inline bool record_has_moved(struct convoy_record *record, const struct convoy_poll_record *round,
+                                    const struct record_bytes *output, uint64_t shape)
+{
+    uint64_t digest = output->is_cut ? shape ^ record_digest(round) : shape;
+    bool has_moved = digest != record->digest || output->length != record->output_bytes ||
+                     (output->length != 0 && memcmp(output->bytes, record->output, output->length) != 0);
+    if (has_moved) {
+        record->digest = digest;
+        record->output_bytes = output->length;
+        if (output->length != 0) {
+            memcpy(record->output, output->bytes, output->length);
+        }
+    }
+    return has_moved;
+}
+
+static inline void record_list(struct convoy_call_list *to, const struct convoy_poll_record_list *list)
+{
     to->input_count = list->count;
     to->value_bytes = 1;
     to->width = 0;
-    if (length != 0) {
-        memcpy(to->name, list->name, length);
+    if (list->name_length == 0) {
+        to->name[0] = '\0';
+        return;
     }
-    to->name[length] = '\0';
+    size_t length = list->name_length < CONVOY_CALL_NAME_BYTES - 1 ? list->name_length : CONVOY_CALL_NAME_BYTES - 1;
+    memcpy(to->name, list->name, length);
+    memset(to->name + length, 0, CONVOY_CALL_NAME_BYTES - length);
 }
 
-static void record_log_poll(struct convoy_record *record, const struct convoy_poll_record *round, uint32_t operation,
-                            uint64_t duration_ns)
+static void record_stall(struct convoy_record *record, bool has_moved)
 {
-    struct record_bytes input;
-    struct record_bytes output;
-    struct convoy_call_header header; /* what put takes from elsewhere, and unused lists, are not set */
-    struct convoy_call_end end;
-    header.round = round->round;
-    header.epoch = round->epoch;
-    header.tag = round->tag;
-    header.operation = operation;
-    header.votes = 0;
-    header.list_count = round->list_count;
-    header.input_bytes = 0;
-    for (uint32_t i = 0; i < round->list_count; i++) {
-        record_list(&header.lists[i], &round->lists[i]);
-        header.input_bytes += round->lists[i].count;
-        end.output_counts[i] = round->lists[i].output != NULL ? round->lists[i].count : 0;
+    if (convoy_stall_round(&record->stall, has_moved)) {
+        convoy_stats_event(record->stats, CONVOY_EVENT_STALL);
+        record->stalls++;
     }
-    record_gather(round, false, &input);
-    record_gather(round, true, &output);
-    end.status = round->status;
-    end.votes_and = 0;
-    end.votes_or = 0;
-    end.duration_ns = duration_ns;
-    end.output = output.bytes;
-    end.output_bytes = output.length;
-    convoy_call_log_put(record->log, &header, input.bytes, &end);
+}
+
+/* The usual round: lists that lie one after the other, and an outcome. false: they do not. */
+static inline bool record_is_joined(const struct convoy_poll_record *round)
+{
+    bool is_joined = round->list_count != 0 && round->lists[0].output != NULL;
+    for (uint32_t i = 1; i < round->list_count && is_joined; i++) {
+        const struct convoy_poll_record_list *last = &round->lists[i - 1];
+        is_joined = round->lists[i].input == last->input + last->count &&
+                    round->lists[i].output == last->output + last->count;
+    }
+    return is_joined;
 }
 
 void convoy_record_poll(void *user, const struct convoy_poll_record *round)
 {
     struct convoy_record *record = user;
-    struct convoy_stats_sample sample = {.operation = CONVOY_OPERATION_POLL, .status = round->status};
-    uint64_t digest = round->list_count;
-    record->list_count = round->list_count;
+    struct convoy_call_header header; /* what put takes from elsewhere, and unused lists, are not set */
+    struct convoy_call_end end;
+    struct record_room room;
+    uint64_t shape = round->list_count;
+    uint32_t entries = 0;
+    uint32_t flags = 0;
     for (uint32_t i = 0; i < round->list_count; i++) {
         const struct convoy_poll_record_list *list = &round->lists[i];
-        sample.entries += list->count;
-        if ((list->flags & CONVOY_POLL_KEYED) != 0) {
-            sample.operation = CONVOY_OPERATION_POLL_KEYED;
-        }
-        digest = list->output != NULL ? record_digest(digest, list->output, list->count) : digest;
+        record_list(&header.lists[i], list);
+        end.output_counts[i] = list->output != NULL ? list->count : 0;
+        shape = shape * UINT64_C(0x9e3779b97f4a7c15) + end.output_counts[i];
+        entries += list->count;
+        flags |= list->flags;
     }
-    sample.bytes_sent = sample.entries;
-    record_take_time(record, &sample);
-    convoy_stats_round(record->stats, &sample);
-    record_log_poll(record, round, sample.operation, sample.call_ns);
-    bool has_moved = sample.entries == 0 || digest != record->digest;
-    record->digest = digest;
-    if (convoy_stall_round(&record->stall, has_moved)) {
-        convoy_stats_event(record->stats, CONVOY_EVENT_STALL);
-        record->stalls++;
-    }
+    bool is_joined = record_is_joined(round);
+    struct record_bytes input = is_joined ? record_range(round->lists[0].input, entries)
+                                          : record_collect(round, false, room.input);
+    struct record_bytes output = is_joined ? record_range(round->lists[0].output, entries)
+                                           : record_collect(round, true, room.output);
+    uint64_t call_ns = record_take_time(record);
+    header.operation = (flags & CONVOY_POLL_KEYED) != 0 ? CONVOY_OPERATION_POLL_KEYED : CONVOY_OPERATION_POLL;
+    header.round = round->round;
+    header.epoch = round->epoch;
+    header.tag = round->tag;
+    header.votes = 0;
+    header.list_count = round->list_count;
+    header.input_bytes = entries;
+    end.status = round->status;
+    end.votes_and = 0;
+    end.votes_or = 0;
+    end.duration_ns = call_ns;
+    end.output = output.bytes;
+    end.output_bytes = output.length;
+    convoy_call_log_put(record->log, &header, input.bytes, &end);
+    record_count(record, header.operation, round->status, entries, entries, call_ns);
+    record->list_count = round->list_count;
+    record_stall(record, entries == 0 || record_has_moved(record, round, &output, shape));
 }
 
 void convoy_record_poll_counts(struct convoy_record *record, const struct convoy_poll_result *result)
@@ -146,13 +210,19 @@ void convoy_record_poll_counts(struct convoy_record *record, const struct convoy
     uint64_t foreign = 0;
     uint64_t demoted = 0;
     uint64_t injected = 0;
-    for (size_t i = 0; i < result->list_capacity && i < record->list_count; i++) {
+    uint32_t any = 0;
+    size_t count = result->list_capacity < record->list_count ? result->list_capacity : record->list_count;
+    for (size_t i = 0; i < count; i++) {
+        const struct convoy_poll_list_result *list = &result->lists[i];
+        any |= list->unknown_count | list->foreign_count | list->demoted_count | list->injected_count;
+    }
+    for (size_t i = 0; any != 0 && i < count; i++) {
         unknown += result->lists[i].unknown_count;
         foreign += result->lists[i].foreign_count;
         demoted += result->lists[i].demoted_count;
         injected += result->lists[i].injected_count;
     }
-    if ((unknown | foreign | demoted | injected) != 0) {
+    if (any != 0) {
         (void)atomic_fetch_add_explicit(&stats->unknown_states, unknown, memory_order_relaxed);
         (void)atomic_fetch_add_explicit(&stats->foreign_stamps, foreign, memory_order_relaxed);
         (void)atomic_fetch_add_explicit(&stats->demoted, demoted, memory_order_relaxed);
@@ -162,14 +232,8 @@ void convoy_record_poll_counts(struct convoy_record *record, const struct convoy
 
 void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round)
 {
-    struct convoy_stats_sample sample = {
-        .operation = CONVOY_OPERATION_SYNC,
-        .status = round->status,
-        .entries = 1,
-        .bytes_sent = round->width * 8u,
-    };
-    record_take_time(record, &sample);
-    convoy_stats_round(record->stats, &sample);
+    uint64_t call_ns = record_take_time(record);
+    record_count(record, CONVOY_OPERATION_SYNC, round->status, 1, round->width * 8u, call_ns);
     int64_t row[CONVOY_SYNC_COLUMNS_MAX];
     uint32_t width = round->width < CONVOY_SYNC_COLUMNS_MAX ? round->width : CONVOY_SYNC_COLUMNS_MAX;
     bool has_row = round->call != NULL && round->call->row != NULL;
@@ -178,7 +242,7 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
         memcpy(&row[i], (const uint8_t *)round->call->row + i * stride, sizeof row[0]);
     }
     struct convoy_call_header header;
-    struct convoy_call_end end = {.status = round->status, .duration_ns = sample.call_ns};
+    struct convoy_call_end end = {.status = round->status, .duration_ns = call_ns};
     memset(&header, 0, offsetof(struct convoy_call_header, lists));
     header.tag = round->call != NULL ? round->call->tag : 0;
     header.votes = round->call != NULL ? round->call->votes : 0;

@@ -25,9 +25,11 @@ struct convoy_record {
     uint64_t calls;
     uint64_t started_ns; /* of the call that runs now, when it is timed; else 0 */
     uint64_t stalls;     /* notices not logged yet */
-    uint32_t list_count; /* of the last poll round */
-    uint32_t reserved;
-    uint64_t digest;     /* of the last poll outcome, to see whether anything moves */
+    /* The last poll round, to see whether anything moves: its outcome, or a digest of one that exceeds the room. */
+    uint32_t list_count;
+    uint32_t output_bytes;
+    uint64_t digest;
+    uint8_t output[CONVOY_RECORD_ENTRY_BYTES];
 };
 
 int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, struct convoy_error *error);

@@ -213,29 +213,50 @@ static int32_t table_reduce_wait(convoy_group *group, convoy_operation operation
     return poll_end(group, &end, result_out, error);
 }
 
-static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *call, uint64_t timeout_ns,
-                            struct convoy_poll_result *result_out, struct convoy_error *error)
+/* A call whose structs have another size, or that asks for a report. */
+__attribute__((noinline)) static int32_t reduce_foreign(struct convoy_group *group, const struct convoy_poll_call *call,
+                                                        uint64_t timeout_ns, struct convoy_poll_result *result_out,
+                                                        struct convoy_error *error)
 {
     struct poll_call full;
     struct poll_result out;
+    int32_t status = poll_call_in(&full, call, error);
+    if (status == CONVOY_OK) {
+        status = poll_result_begin(&out, result_out, error);
+    }
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    poll_report_mark(&out);
+    convoy_record_start(&group->record);
+    status = convoy_poll_reduce(group->poll, full.full, timeout_ns, out.full, error);
+    poll_result_end(&out, result_out, status);
+    if (status == CONVOY_OK) {
+        convoy_record_poll_counts(&group->record, out.full);
+    }
+    return status;
+}
+
+static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *call, uint64_t timeout_ns,
+                            struct convoy_poll_result *result_out, struct convoy_error *error)
+{
     int32_t status = convoy_group_enter(group, error);
     if (status != CONVOY_OK) {
         return status;
     }
-    status = poll_call_in(&full, call, error);
-    if (status == CONVOY_OK) {
-        status = poll_result_begin(&out, result_out, error);
-    }
-    if (status == CONVOY_OK) {
-        poll_report_mark(&out);
+    if (!poll_call_is_current(call) || !poll_result_is_current(result_out)) {
+        status = reduce_foreign(group, call, timeout_ns, result_out, error);
+    } else {
         convoy_record_start(&group->record);
-        status = convoy_poll_reduce(group->poll, full.full, timeout_ns, out.full, error);
-        poll_result_end(&out, result_out, status);
+        status = convoy_poll_reduce(group->poll, call, timeout_ns, result_out, error);
+        if (status == CONVOY_OK) {
+            result_out->written_bytes = sizeof *result_out;
+            convoy_record_poll_counts(&group->record, result_out);
+        }
     }
-    if (status == CONVOY_OK) {
-        convoy_record_poll_counts(&group->record, out.full);
+    if (status < CONVOY_OK) {
+        status = convoy_group_status(group, status, error);
     }
-    status = convoy_group_status(group, status, error);
     convoy_group_leave(group);
     return status;
 }

@@ -20,6 +20,18 @@ int32_t convoy_check_bytes(size_t bytes, size_t bytes_max, struct convoy_error *
 int32_t convoy_check_result(const struct convoy_poll_result *result, const struct convoy_payload_shape *shape,
                             struct convoy_error *error);
 
+/* The usual case of it, in line: false means that convoy_check_result must be asked. */
+static inline bool convoy_check_result_fits(const struct convoy_poll_result *result,
+                                            const struct convoy_payload_shape *shape)
+{
+    bool fits = shape->list_count == 0 || (result->lists != NULL && result->list_capacity >= shape->list_count);
+    for (uint32_t i = 0; fits && i < shape->list_count; i++) {
+        const struct convoy_poll_list_result *list = &result->lists[i];
+        fits = list->outcomes == NULL && (list->states == NULL || list->states_capacity >= shape->counts[i]);
+    }
+    return fits;
+}
+
 /* 'list 2 "decode"' into buffer (CONVOY_CHECK_NAME_BYTES); returns buffer. */
 const char *convoy_check_list_name(const struct convoy_poll_list *list, uint32_t list_index, char *buffer);
 

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "poll/check.h"
+#include "poll/positional.h"
 
 #include <string.h>
 
@@ -45,12 +46,13 @@ static uint64_t level_policy(enum convoy_poll_level level)
     return level == CONVOY_POLL_LEVEL_FIRST ? POLICY_FIRST_LEVEL : 0;
 }
 
-static int32_t round_publish(struct convoy_poll *poll, struct convoy_contribution *contribution,
-                             struct convoy_error *error)
+static inline int32_t round_publish(struct convoy_poll *poll, struct convoy_contribution *contribution,
+                                    struct convoy_error *error)
 {
     bool is_keyed = poll->shape.keyed_count != 0;
     contribution->votes = poll->votes;
     contribution->tag = poll->tag;
+    contribution->errors_as_presence = false;
     contribution->merge = is_keyed ? &convoy_keyed_ops : &convoy_positional_ops;
     contribution->merge_state = is_keyed ? (void *)&poll->keyed : (void *)&poll->keyed.positional;
     poll->is_finished = poll->is_recorded = poll->has_own = false;
@@ -61,6 +63,7 @@ static int32_t round_publish(struct convoy_poll *poll, struct convoy_contributio
 
 static void shape_set(struct convoy_poll *poll, const struct convoy_payload_shape *shape)
 {
+    poll->is_plain = false;
     poll->shape = *shape;
     convoy_keyed_prepare(&poll->keyed, &poll->shape);
 }
@@ -79,14 +82,26 @@ static void keyed_head_write(uint8_t *payload, const struct convoy_payload_shape
     memcpy(payload + at->counts, head, sizeof head[0] * (1u + shape->keyed_count));
 }
 
-static size_t payload_write(const struct convoy_poll *poll, uint8_t *payload)
+/* Own order to ascending order. Nothing overlaps. */
+static void states_sort(uint8_t *restrict to, const uint8_t *restrict states, const uint32_t *restrict ranks,
+                        uint32_t count)
+{
+    uint32_t i = 0;
+    for (; count - i >= 4; i += 4) {
+        to[ranks[i]] = states[i];
+        to[ranks[i + 1]] = states[i + 1];
+        to[ranks[i + 2]] = states[i + 2];
+        to[ranks[i + 3]] = states[i + 3];
+    }
+    for (; i < count; i++) {
+        to[ranks[i]] = states[i];
+    }
+}
+
+__attribute__((noinline)) static size_t keyed_payload_write(const struct convoy_poll *poll, uint8_t *payload)
 {
     const struct convoy_payload_shape *shape = &poll->shape;
     const struct convoy_capture *capture = &poll->capture;
-    if (shape->keyed_count == 0) {
-        memcpy(payload, capture->states, shape->positional_bytes);
-        return shape->positional_bytes;
-    }
     const struct convoy_order *order = &poll->order;
     bool has_generations = convoy_order_has_generations(order);
     struct convoy_payload_layout at = convoy_payload_layout(shape, shape->keyed_entries, has_generations, false);
@@ -100,25 +115,36 @@ static size_t payload_write(const struct convoy_poll *poll, uint8_t *payload)
             memcpy(payload + start, states, shape->counts[list]);
             continue;
         }
-        for (uint32_t i = 0; i < shape->counts[list]; i++) {
-            payload[at.states + start + order->ranks[start + i]] = states[i];
-        }
+        states_sort(payload + at.states + start, states, order->ranks + start, shape->counts[list]);
     }
     return at.bytes;
+}
+
+static inline size_t payload_write(const struct convoy_poll *poll, uint8_t *payload)
+{
+    if (poll->shape.keyed_count != 0) {
+        return keyed_payload_write(poll, payload);
+    }
+    memcpy(payload, poll->capture.states, poll->shape.positional_bytes);
+    return poll->shape.positional_bytes;
+}
+
+__attribute__((noinline)) static int32_t keys_take(struct convoy_poll *poll, const struct convoy_poll_call *call, struct convoy_error *error)
+{
+    const struct convoy_payload_shape *shape = &poll->shape;
+    int32_t status = convoy_order_take(&poll->order, call->lists, shape, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    bool has_generations = convoy_order_has_generations(&poll->order);
+    size_t bytes = convoy_payload_layout(shape, shape->keyed_entries, has_generations, false).bytes;
+    return convoy_check_bytes(bytes, poll->bytes_max, error);
 }
 
 static int32_t lists_take(struct convoy_poll *poll, const struct convoy_poll_call *call, struct convoy_error *error)
 {
     const struct convoy_payload_shape *shape = &poll->shape;
-    int32_t status = CONVOY_OK;
-    if (shape->keyed_count != 0) {
-        status = convoy_order_take(&poll->order, call->lists, shape, error);
-    }
-    if (shape->keyed_count != 0 && status == CONVOY_OK) {
-        bool has_generations = convoy_order_has_generations(&poll->order);
-        size_t bytes = convoy_payload_layout(shape, shape->keyed_entries, has_generations, false).bytes;
-        status = convoy_check_bytes(bytes, poll->bytes_max, error);
-    }
+    int32_t status = shape->keyed_count != 0 ? keys_take(poll, call, error) : CONVOY_OK;
     if (status != CONVOY_OK) {
         return status;
     }
@@ -126,15 +152,16 @@ static int32_t lists_take(struct convoy_poll *poll, const struct convoy_poll_cal
                                error);
 }
 
-static int32_t call_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                            enum convoy_poll_level level, uint8_t *payload, struct convoy_error *error)
+static inline int32_t call_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                   enum convoy_poll_level level, uint8_t *payload, struct convoy_error *error)
 {
-    struct convoy_contribution contribution = {.error_reason = call->error_reason};
+    struct convoy_contribution contribution; /* all fields are set here and in round_publish */
     poll->own = poll;
     poll->level = level;
     poll->tag = call->tag;
     poll->votes = call->votes;
     contribution.is_error = (call->critical_flags & CONVOY_CALL_ERROR_ROW) != 0;
+    contribution.error_reason = call->error_reason;
     contribution.header = poll->header;
     contribution.header.policy |= level_policy(level);
     contribution.payload_bytes = contribution.is_error ? 0 : (uint32_t)payload_write(poll, payload);
@@ -154,9 +181,84 @@ static int32_t call_refuse(struct convoy_poll *poll, const struct convoy_poll_ca
     return status;
 }
 
-int32_t convoy_contribute_call(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                               enum convoy_poll_level level, const struct convoy_poll_result *result,
-                               struct convoy_error *error)
+/* -- calls like the one before ----------------------------------------------------------------------------------- */
+
+/*
+ * A scheduler asks about the same number of requests step after step, so most calls differ from the one before in
+ * nothing but their states and keys. What was checked, laid out and put into the header for that one then holds for
+ * this one. Only plain lists (bytes without gaps; no callbacks, entry flags, gate or injected faults) go this way, and
+ * whatever is not as expected on it is left to the whole one, which knows how to refuse.
+ */
+static inline bool list_is_plain(const struct convoy_poll_list *list)
+{
+    uint64_t unusual = (list->state_bytes >> 1) | (list->state_stride >> 1) | list->gate | list->reserved |
+                       list->stamp_stride | (uintptr_t)list->entry_flags;
+    return unusual == 0 && list->read == NULL && (list->name != NULL || list->name_length == 0);
+}
+
+static inline bool list_is_alike(const struct convoy_poll *poll, const struct convoy_poll_list *list, uint32_t index)
+{
+    uint64_t different = (list->count ^ poll->shape.counts[index]) | (list->flags ^ poll->shape.flags[index]) |
+                         (list->digest ^ poll->digests[index]) |
+                         (list->name_length ^ poll->capture.name_lengths[index]);
+    bool has_data = list->states != NULL && (list->keys != NULL || (list->flags & CONVOY_POLL_KEYED) == 0);
+    return different == 0 && list_is_plain(list) && (has_data || list->count == 0) &&
+           (list->name_length == 0 || memcmp(list->name, poll->capture.names[index], list->name_length) == 0);
+}
+
+static inline bool call_is_alike(const struct convoy_poll *poll, const struct convoy_poll_call *call)
+{
+    if (!poll->is_plain || poll->two.is_open || (call->critical_flags | call->reserved) != 0 ||
+        call->list_count != poll->shape.list_count) {
+        return false;
+    }
+    bool is_alike = call->lists != NULL || call->list_count == 0;
+    for (uint32_t i = 0; i < poll->shape.list_count && is_alike; i++) {
+        is_alike = list_is_alike(poll, &call->lists[i], i);
+    }
+    return is_alike;
+}
+
+/* After a call was published the whole way: whether the next one may be compared with it. */
+static void plain_note(struct convoy_poll *poll, const struct convoy_poll_call *call)
+{
+    bool is_plain = poll->inject.probability_ppm == 0 && poll->inject.script_count == 0 && call->critical_flags == 0;
+    for (uint32_t i = 0; i < poll->shape.list_count && is_plain; i++) {
+        const struct convoy_poll_list *list = &call->lists[i];
+        is_plain = list_is_plain(list) && list->name_length < CONVOY_CAPTURE_NAME_BYTES;
+        poll->digests[i] = list->digest;
+    }
+    poll->is_plain = is_plain;
+}
+
+/* States as they are: capture keeps them for the call log. false: one is out of range. */
+static inline bool states_take(struct convoy_poll *poll, const struct convoy_poll_call *call)
+{
+    bool is_known = true;
+    for (uint32_t i = 0; i < poll->shape.list_count && is_known; i++) {
+        uint8_t *to = poll->capture.states + poll->capture.starts[i];
+        is_known = convoy_positional_copy(to, call->lists[i].states, poll->shape.counts[i]);
+    }
+    return is_known;
+}
+
+/* IN_PROGRESS: the whole way must be gone. */
+static inline int32_t alike_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                             enum convoy_poll_level level, struct convoy_error *error)
+{
+    uint8_t *payload;
+    if (convoy_engine_begin(poll->engine, &payload, NULL) != CONVOY_OK || !states_take(poll, call) ||
+        (poll->shape.keyed_count != 0 && keys_take(poll, call, NULL) != CONVOY_OK)) {
+        return CONVOY_IN_PROGRESS;
+    }
+    poll->two.phase = CONVOY_TWO_LEVEL_NONE;
+    return call_publish(poll, call, level, payload, error);
+}
+
+__attribute__((noinline, cold)) static int32_t whole_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                                       enum convoy_poll_level level,
+                                                       const struct convoy_poll_result *result,
+                                                       struct convoy_error *error)
 {
     struct convoy_payload_shape shape;
     uint8_t *payload;
@@ -165,6 +267,7 @@ int32_t convoy_contribute_call(struct convoy_poll *poll, const struct convoy_pol
                                 (unsigned long long)poll->operation);
     }
     poll->has_header = false;
+    poll->is_plain = false;
     int32_t checked = convoy_check_call(call, poll->bytes_max, &shape, error);
     if (checked == CONVOY_OK && result != NULL) {
         checked = convoy_check_result(result, &shape, error);
@@ -183,8 +286,24 @@ int32_t convoy_contribute_call(struct convoy_poll *poll, const struct convoy_pol
     if ((call->critical_flags & CONVOY_CALL_ERROR_ROW) == 0) {
         status = lists_take(poll, call, error);
     }
-    return status == CONVOY_OK ? call_publish(poll, call, level, payload, error)
-                               : call_refuse(poll, call, level, status);
+    if (status != CONVOY_OK) {
+        return call_refuse(poll, call, level, status);
+    }
+    plain_note(poll, call);
+    return call_publish(poll, call, level, payload, error);
+}
+
+int32_t convoy_contribute_call(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                               enum convoy_poll_level level, const struct convoy_poll_result *result,
+                               struct convoy_error *error)
+{
+    if (call_is_alike(poll, call) && (result == NULL || convoy_check_result_fits(result, &poll->shape))) {
+        int32_t status = alike_publish(poll, call, level, error);
+        if (status != CONVOY_IN_PROGRESS) {
+            return status;
+        }
+    }
+    return whole_publish(poll, call, level, result, error);
 }
 
 int32_t convoy_contribute_error(struct convoy_poll *poll, const struct convoy_contribute_row *row,

@@ -37,18 +37,6 @@ struct convoy_payload_layout convoy_payload_layout(const struct convoy_payload_s
     return at;
 }
 
-size_t convoy_payload_votes(const struct convoy_payload_shape *shape, size_t bytes, const uint8_t *payload,
-                            size_t length, uint32_t *votes_or)
-{
-    uint32_t votes;
-    if (!shape->has_votes || length != bytes + sizeof votes) {
-        return 0;
-    }
-    memcpy(&votes, payload + bytes, sizeof votes);
-    *votes_or |= votes;
-    return sizeof votes;
-}
-
 int32_t convoy_payload_read(const struct convoy_payload_shape *shape, const uint8_t *bytes, size_t length,
                             bool has_listed, struct convoy_payload_view *view_out)
 {

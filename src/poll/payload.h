@@ -19,6 +19,7 @@
 #include "convoy/poll.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 #define CONVOY_PAYLOAD_GENERATIONS 1u /* generations are there; without it all are 0 */
 
@@ -84,7 +85,16 @@ int32_t convoy_payload_read(const struct convoy_payload_shape *shape, const uint
 #define CONVOY_PAYLOAD_VOTES_BYTES 4u
 
 /* Takes the tail of votes, if the payload has `bytes` and that tail, into votes_or. Returns the bytes of the tail. */
-size_t convoy_payload_votes(const struct convoy_payload_shape *shape, size_t bytes, const uint8_t *payload,
-                            size_t length, uint32_t *votes_or);
+static inline size_t convoy_payload_votes(const struct convoy_payload_shape *shape, size_t bytes,
+                                          const uint8_t *payload, size_t length, uint32_t *votes_or)
+{
+    uint32_t votes;
+    if (!shape->has_votes || length != bytes + sizeof votes) {
+        return 0;
+    }
+    memcpy(&votes, payload + bytes, sizeof votes);
+    *votes_or |= votes;
+    return sizeof votes;
+}
 
 #endif

@@ -146,7 +146,8 @@ static int32_t limit_refuse(const struct convoy_poll *poll, struct convoy_error 
                                  poll->bytes_max);
 }
 
-static int32_t round_conclude(struct convoy_poll *poll, int32_t status, struct convoy_error *error)
+__attribute__((noinline)) static int32_t round_conclude_any(struct convoy_poll *poll, int32_t status,
+                                                            struct convoy_error *error)
 {
     if (status_is_open(status)) {
         return status;
@@ -166,20 +167,38 @@ static int32_t round_conclude(struct convoy_poll *poll, int32_t status, struct c
     return status;
 }
 
+/* The usual end, a positional round that is OK and seen for the first time, is all there is to it. */
+static inline int32_t round_conclude(struct convoy_poll *poll, int32_t status, struct convoy_error *error)
+{
+    if (status != CONVOY_OK || poll->is_finished || poll->shape.keyed_count != 0) {
+        return round_conclude_any(poll, status, error);
+    }
+    poll->is_finished = poll->has_own = poll->is_recorded = true;
+    poll->is_unseen = false;
+    poll->status = CONVOY_OK;
+    if (poll->record != NULL) {
+        convoy_result_record(poll, CONVOY_OK);
+    }
+    return CONVOY_OK;
+}
+
+/* wait_ns 0 = test. */
+static inline int32_t round_look(struct convoy_poll *poll, uint64_t wait_ns, struct convoy_error *error)
+{
+    int32_t status = wait_ns == 0
+                         ? convoy_engine_test(poll->engine, poll->operation, &poll->summary, error)
+                         : convoy_engine_wait(poll->engine, poll->operation, wait_ns, &poll->summary, error);
+    return round_conclude(poll, status, error);
+}
+
 int32_t convoy_poll_look(struct convoy_poll *poll, uint64_t deadline_ns, struct convoy_error *error)
 {
-    int32_t status;
-    if (deadline_ns == 0) {
-        status = convoy_engine_test(poll->engine, poll->operation, &poll->summary, error);
-    } else {
-        uint64_t left_ns = poll->timeout_ns;
-        if (deadline_ns != CONVOY_DEADLINE_NEVER) {
-            left_ns = convoy_deadline_left(convoy_now_ns(), deadline_ns);
-            left_ns += left_ns == 0; /* 0 would mean the default */
-        }
-        status = convoy_engine_wait(poll->engine, poll->operation, left_ns, &poll->summary, error);
+    uint64_t wait_ns = deadline_ns == 0 ? 0 : poll->timeout_ns;
+    if (deadline_ns != 0 && deadline_ns != CONVOY_DEADLINE_NEVER) {
+        wait_ns = convoy_deadline_left(convoy_now_ns(), deadline_ns);
+        wait_ns += wait_ns == 0; /* 0 would mean the default */
     }
-    return round_conclude(poll, status, error);
+    return round_look(poll, wait_ns, error);
 }
 
 int32_t convoy_poll_report(struct convoy_poll *poll, int32_t status, struct convoy_poll_result *result)
@@ -197,7 +216,8 @@ int32_t convoy_poll_deliver(struct convoy_poll *poll, struct convoy_poll_result 
         return convoy_error_set(error, CONVOY_INVARIANT, "the outcome of round %llu lacks an own entry",
                                 (unsigned long long)poll->summary.round);
     }
-    int32_t status = convoy_check_result(result, &poll->own->shape, error);
+    const struct convoy_payload_shape *shape = &poll->own->shape;
+    int32_t status = convoy_check_result_fits(result, shape) ? CONVOY_OK : convoy_check_result(result, shape, error);
     if (status == CONVOY_OK) {
         convoy_result_write(poll, result);
     }
@@ -206,7 +226,7 @@ int32_t convoy_poll_deliver(struct convoy_poll *poll, struct convoy_poll_result 
 
 /* -- calls ------------------------------------------------------------------------------------------------------- */
 
-int32_t convoy_poll_settle(struct convoy_poll *poll, uint64_t timeout_ns, struct convoy_error *error)
+int32_t convoy_poll_settle_slow(struct convoy_poll *poll, uint64_t timeout_ns, struct convoy_error *error)
 {
     if (poll->operation != 0 && poll->is_unseen && !convoy_engine_holds(poll->engine, poll->operation)) {
         (void)convoy_poll_look(poll, 0, NULL);
@@ -255,14 +275,19 @@ static int32_t operation_check(const struct convoy_poll *poll, convoy_operation 
     return CONVOY_OK;
 }
 
-static int32_t round_read(struct convoy_poll *poll, uint64_t deadline_ns, struct convoy_poll_result *result,
-                          struct convoy_error *error)
+static inline int32_t round_read(struct convoy_poll *poll, uint64_t wait_ns, struct convoy_poll_result *result,
+                                 struct convoy_error *error)
 {
-    int32_t status = convoy_poll_look(poll, deadline_ns, error);
+    int32_t status = round_look(poll, wait_ns, error);
     if (status == CONVOY_OK) {
         return convoy_poll_deliver(poll, result, error);
     }
     return convoy_poll_report(poll, status, result);
+}
+
+static inline uint64_t wait_of(const struct convoy_poll *poll, uint64_t timeout_ns)
+{
+    return timeout_ns != 0 ? timeout_ns : poll->timeout_ns;
 }
 
 int32_t convoy_poll_test(struct convoy_poll *poll, convoy_operation operation, struct convoy_poll_result *result,
@@ -272,23 +297,17 @@ int32_t convoy_poll_test(struct convoy_poll *poll, convoy_operation operation, s
     return status == CONVOY_OK ? round_read(poll, 0, result, error) : status;
 }
 
-/* A wait's deadline without reading the clock when the group's default serves. */
-static uint64_t wait_deadline(const struct convoy_poll *poll, uint64_t timeout_ns)
-{
-    return timeout_ns == 0 ? CONVOY_DEADLINE_NEVER : convoy_poll_deadline(poll, timeout_ns);
-}
-
 int32_t convoy_poll_wait(struct convoy_poll *poll, convoy_operation operation, uint64_t timeout_ns,
                          struct convoy_poll_result *result, struct convoy_error *error)
 {
     int32_t status = operation_check(poll, operation, error);
-    return status == CONVOY_OK ? round_read(poll, wait_deadline(poll, timeout_ns), result, error) : status;
+    return status == CONVOY_OK ? round_read(poll, wait_of(poll, timeout_ns), result, error) : status;
 }
 
 int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
                            struct convoy_poll_result *result, struct convoy_error *error)
 {
-    uint64_t wait_ns = timeout_ns != 0 ? timeout_ns : poll->timeout_ns;
+    uint64_t wait_ns = wait_of(poll, timeout_ns);
     int32_t status = convoy_poll_settle(poll, wait_ns, error);
     if (status == CONVOY_OK) {
         status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
@@ -296,7 +315,7 @@ int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_ca
     if (status != CONVOY_OK) {
         return convoy_poll_report(poll, status, result);
     }
-    return round_read(poll, wait_deadline(poll, timeout_ns), result, error);
+    return round_read(poll, wait_ns, result, error);
 }
 
 int32_t convoy_poll_abandon(struct convoy_poll *poll, convoy_operation operation, struct convoy_error *error)

@@ -71,6 +71,8 @@ struct convoy_poll {
     struct convoy_payload_shape shape; /* of the current contribution */
     struct convoy_round_header header;
     bool has_header; /* it is that of the last call; false when that was refused before its lists were known */
+    bool is_plain;   /* shape, header and the layout of capture are those of a call of plain lists (contribute.c) */
+    uint64_t digests[CONVOY_POLL_LISTS_MAX]; /* with is_plain: of that call's lists */
     struct convoy_capture capture;
     struct convoy_order order;
     struct convoy_inject inject;
@@ -132,10 +134,17 @@ bool convoy_poll_owns(const struct convoy_poll *poll, convoy_operation operation
 /* group_cancel: in a two-level call it reaches the group whose round is open. [any thread] */
 void convoy_poll_cancel(struct convoy_poll *poll, const char *reason, size_t length);
 
+/* The part of settle for when there is something to read. */
+int32_t convoy_poll_settle_slow(struct convoy_poll *poll, uint64_t timeout_ns, struct convoy_error *error);
+
 /* Reads the ends of rounds that nobody has read (an error row after a refused call; a result that reopen handed over),
  * so that the next round of this group, of whichever family, can start. BUSY: one still waits for its peers. timeout_ns
  * 0 = do not wait. */
-int32_t convoy_poll_settle(struct convoy_poll *poll, uint64_t timeout_ns, struct convoy_error *error);
+static inline int32_t convoy_poll_settle(struct convoy_poll *poll, uint64_t timeout_ns, struct convoy_error *error)
+{
+    bool is_settled = poll->error_row == 0 && (poll->operation == 0 || !poll->is_unseen);
+    return is_settled ? CONVOY_OK : convoy_poll_settle_slow(poll, timeout_ns, error);
+}
 
 /* -- for two_level.c and contribute.c ------------------------------------------------------------------------------- */
 

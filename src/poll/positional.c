@@ -5,18 +5,81 @@
 
 #define MEMBERS_MAX 1024u
 #define LANES 16u
+#define WORD 8u
 
-typedef uint8_t lanes __attribute__((vector_size(LANES)));
-
-/* Whether any lane of a comparison came out true. */
-static bool lanes_any(lanes mask)
+/* The compilers make one instruction of each of the loops over LANES, with the instruction set that every machine has. */
+static inline void lanes_max(uint8_t *into, const uint8_t *from)
 {
-    uint64_t halves[2];
-    memcpy(halves, &mask, sizeof halves);
-    return (halves[0] | halves[1]) != 0;
+    for (uint32_t i = 0; i < LANES; i++) {
+        into[i] = from[i] > into[i] ? from[i] : into[i];
+    }
 }
 
-static uint32_t tail_unknown(const uint8_t *states, size_t count)
+static inline void lanes_min(uint8_t *into, const uint8_t *from)
+{
+    for (uint32_t i = 0; i < LANES; i++) {
+        into[i] = from[i] < into[i] ? from[i] : into[i];
+    }
+}
+
+/* Whether any of eight states is above 4: its high bit is set, or adding 123 sets it. */
+static inline bool word_has_unknown(uint64_t word)
+{
+    return ((word | (word + 0x7b7b7b7b7b7b7b7bull)) & 0x8080808080808080ull) != 0;
+}
+
+static inline bool lanes_have_unknown(const uint8_t *states)
+{
+    uint64_t words[LANES / WORD];
+    memcpy(words, states, sizeof words);
+    return word_has_unknown(words[0]) || word_has_unknown(words[1]);
+}
+
+/* MIN of eight known states in each: where a byte of `mine` is not below that of `theirs`, subtracting it leaves the
+ * high bit, which then selects the whole byte. */
+static inline uint64_t word_min(uint64_t mine, uint64_t theirs)
+{
+    uint64_t takes = ((((mine | 0x8080808080808080ull) - theirs) & 0x8080808080808080ull) >> 7) * 0xff;
+    return (theirs & takes) | (mine & ~takes);
+}
+
+/* The part of a list that is no whole block. Every byte is read once: it may lie in memory that others write. */
+static inline bool tail_copy(uint8_t *into, const uint8_t *from, size_t count)
+{
+    bool has_unknown = false;
+    if (count >= WORD) {
+        uint64_t word;
+        memcpy(&word, from, WORD);
+        memcpy(into, &word, WORD);
+        has_unknown = word_has_unknown(word);
+    }
+    for (size_t i = count & WORD; i < count; i++) {
+        uint8_t state = from[i];
+        into[i] = state;
+        has_unknown |= state > CONVOY_STATE_SUCCESS;
+    }
+    return has_unknown;
+}
+
+/* The largest of each lane over all blocks is enough to see whether there is any unknown state. */
+bool convoy_positional_copy(uint8_t *into, const uint8_t *from, size_t count)
+{
+    if (count < LANES) {
+        return !tail_copy(into, from, count);
+    }
+    uint8_t top[LANES] = {0};
+    size_t done = 0;
+    for (; count - done >= LANES; done += LANES) {
+        uint8_t block[LANES];
+        memcpy(block, from + done, LANES);
+        lanes_max(top, block);
+        memcpy(into + done, block, LANES);
+    }
+    bool has_unknown = lanes_have_unknown(top);
+    return !(tail_copy(into + done, from + done, count - done) || has_unknown);
+}
+
+__attribute__((noinline)) static uint32_t unknown_count(const uint8_t *states, size_t count)
 {
     uint32_t unknown = 0;
     for (size_t i = 0; i < count; i++) {
@@ -25,50 +88,91 @@ static uint32_t tail_unknown(const uint8_t *states, size_t count)
     return unknown;
 }
 
-uint32_t convoy_positional_unknown(const uint8_t *states, size_t count)
+static inline bool tail_has_unknown(const uint8_t *states, size_t count)
 {
-    uint32_t unknown = 0;
-    size_t done = 0;
-    for (; count - done >= LANES; done += LANES) {
-        lanes block;
-        memcpy(&block, states + done, sizeof block);
-        if (__builtin_expect(lanes_any((lanes)(block > (uint8_t)CONVOY_STATE_SUCCESS)), 0)) {
-            unknown += tail_unknown(states + done, LANES);
-        }
+    bool has_unknown = false;
+    if (count >= WORD) {
+        uint64_t word;
+        memcpy(&word, states, WORD);
+        has_unknown = word_has_unknown(word);
     }
-    return unknown + tail_unknown(states + done, count - done);
+    for (size_t i = count & WORD; i < count; i++) {
+        has_unknown |= states[i] > CONVOY_STATE_SUCCESS;
+    }
+    return has_unknown;
 }
 
-static uint32_t tail_min(uint8_t *into, const uint8_t *from, size_t count)
+uint32_t convoy_positional_unknown(const uint8_t *states, size_t count)
+{
+    uint8_t top[LANES] = {0};
+    size_t done = 0;
+    for (; count - done >= LANES; done += LANES) {
+        uint8_t block[LANES];
+        memcpy(block, states + done, LANES);
+        lanes_max(top, block);
+    }
+    bool has_unknown = lanes_have_unknown(top);
+    has_unknown |= tail_has_unknown(states + done, count - done);
+    return __builtin_expect(has_unknown, 0) ? unknown_count(states, count) : 0;
+}
+
+/* MIN once more, now with unknown states taken as Bootstrapping. Returns how many there are. */
+__attribute__((noinline)) static uint32_t unknown_min(uint8_t *into, const uint8_t *from, size_t count)
 {
     uint32_t unknown = 0;
     for (size_t i = 0; i < count; i++) {
-        bool is_known = from[i] <= CONVOY_STATE_SUCCESS;
-        uint8_t state = is_known ? from[i] : CONVOY_STATE_BOOTSTRAPPING;
+        uint8_t state = from[i];
+        bool is_known = state <= CONVOY_STATE_SUCCESS;
+        state = is_known ? state : CONVOY_STATE_BOOTSTRAPPING;
         into[i] = state < into[i] ? state : into[i];
         unknown += !is_known;
     }
     return unknown;
 }
 
-uint32_t convoy_positional_min(uint8_t *into, const uint8_t *from, size_t count)
+/* As tail_copy. In a word that has an unknown state nothing is merged yet. */
+static inline bool tail_min(uint8_t *into, const uint8_t *from, size_t count)
 {
-    uint32_t unknown = 0;
+    bool has_unknown = false;
+    if (count >= WORD) {
+        uint64_t mine;
+        uint64_t theirs;
+        memcpy(&mine, into, WORD);
+        memcpy(&theirs, from, WORD);
+        has_unknown = word_has_unknown(theirs);
+        mine = has_unknown ? mine : word_min(mine, theirs);
+        memcpy(into, &mine, WORD);
+    }
+    for (size_t i = count & WORD; i < count; i++) {
+        uint8_t state = from[i];
+        into[i] = state < into[i] ? state : into[i];
+        has_unknown |= state > CONVOY_STATE_SUCCESS;
+    }
+    return has_unknown;
+}
+
+/* As bytes: an unknown state is larger than any known one, so MIN leaves what was there. */
+static bool blocks_min(uint8_t *into, const uint8_t *from, size_t count)
+{
+    uint8_t top[LANES] = {0};
     size_t done = 0;
     for (; count - done >= LANES; done += LANES) {
-        lanes mine;
-        lanes theirs;
-        memcpy(&mine, into + done, sizeof mine);
-        memcpy(&theirs, from + done, sizeof theirs);
-        if (__builtin_expect(lanes_any((lanes)(theirs > (uint8_t)CONVOY_STATE_SUCCESS)), 0)) {
-            unknown += tail_min(into + done, from + done, LANES);
-            continue;
-        }
-        lanes is_less = (lanes)(theirs < mine);
-        mine = (theirs & is_less) | (mine & ~is_less);
-        memcpy(into + done, &mine, sizeof mine);
+        uint8_t mine[LANES];
+        uint8_t theirs[LANES];
+        memcpy(mine, into + done, LANES);
+        memcpy(theirs, from + done, LANES);
+        lanes_max(top, theirs);
+        lanes_min(mine, theirs);
+        memcpy(into + done, mine, LANES);
     }
-    return unknown + tail_min(into + done, from + done, count - done);
+    bool has_unknown = lanes_have_unknown(top);
+    return tail_min(into + done, from + done, count - done) || has_unknown;
+}
+
+uint32_t convoy_positional_min(uint8_t *into, const uint8_t *from, size_t count)
+{
+    bool has_unknown = count < LANES ? tail_min(into, from, count) : blocks_min(into, from, count);
+    return __builtin_expect(has_unknown, 0) ? unknown_min(into, from, count) : 0;
 }
 
 void convoy_positional_begin(struct convoy_positional *positional)
@@ -92,10 +196,12 @@ static void unknown_attribute(struct convoy_positional *positional, const uint8_
 void convoy_positional_add(struct convoy_positional *positional, const uint8_t *states, uint32_t members)
 {
     size_t count = positional->shape->positional_bytes;
-    if (positional->members == 0) {
-        memset(positional->states, CONVOY_STATE_SUCCESS, count); /* the top: MIN with it changes nothing */
-    }
+    bool is_first = positional->members == 0;
     positional->members += members;
+    if (is_first && __builtin_expect(convoy_positional_copy(positional->states, states, count), 1)) {
+        return;
+    }
+    /* The first one's unknown states lie in `states` already, where they count as larger than anything. */
     if (convoy_positional_min(positional->states, states, count) != 0) {
         unknown_attribute(positional, states);
     }

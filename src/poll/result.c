@@ -4,14 +4,14 @@
 #include <string.h>
 
 /* This member's entries of one list after the round, in own order. */
-static const uint8_t *list_output(const struct convoy_poll *poll, uint32_t list)
+static inline const uint8_t *list_output(const struct convoy_poll *poll, uint32_t list)
 {
     const struct convoy_payload_shape *own = &poll->own->shape;
     bool is_keyed = (own->flags[list] & CONVOY_POLL_KEYED) != 0;
     return (is_keyed ? poll->outcome.states : poll->positional_states) + own->starts[list];
 }
 
-static size_t outcomes_write(const struct convoy_poll *poll, uint32_t list, struct convoy_poll_list_result *out)
+__attribute__((noinline)) static size_t outcomes_write(const struct convoy_poll *poll, uint32_t list, struct convoy_poll_list_result *out)
 {
     const struct convoy_payload_shape *shape = &poll->shape;
     const struct convoy_table *table = &poll->keyed.tables[poll->keyed.current];
@@ -32,7 +32,7 @@ static size_t outcomes_write(const struct convoy_poll *poll, uint32_t list, stru
     return count;
 }
 
-static void list_write(const struct convoy_poll *poll, uint32_t list, struct convoy_poll_list_result *out)
+static inline void list_write(const struct convoy_poll *poll, uint32_t list, struct convoy_poll_list_result *out)
 {
     const struct convoy_poll *own = poll->own;
     uint32_t count = own->shape.counts[list];
@@ -53,7 +53,8 @@ static void list_write(const struct convoy_poll *poll, uint32_t list, struct con
 
 void convoy_result_write(const struct convoy_poll *poll, struct convoy_poll_result *result)
 {
-    for (uint32_t list = 0; list < poll->own->shape.list_count; list++) {
+    uint32_t list_count = poll->own->shape.list_count;
+    for (uint32_t list = 0; list < list_count; list++) {
         list_write(poll, list, &result->lists[list]);
     }
     result->votes_and = poll->summary.votes_and;
@@ -74,7 +75,8 @@ void convoy_result_record(const struct convoy_poll *poll, int32_t status)
     record.list_count = own->shape.list_count;
     record.round = status == CONVOY_OK ? poll->summary.round : 0;
     record.epoch = status == CONVOY_OK ? poll->summary.epoch : 0;
-    for (uint32_t list = 0; list < record.list_count; list++) {
+    uint32_t list_count = own->shape.list_count;
+    for (uint32_t list = 0; list < list_count; list++) {
         record.lists[list] = (struct convoy_poll_record_list){
             .name = own->capture.names[list],
             .name_length = own->capture.name_lengths[list],

@@ -32,19 +32,32 @@ struct convoy_call_log {
  * Stores release and loads acquire, so that a reader that saw any new word also sees the odd sequence number that was
  * stored before it. (Fences would do as well, but ThreadSanitizer does not know them; on x86-64 both are plain moves.)
  */
-static void put_words(_Atomic uint64_t *to, const void *from, size_t bytes)
+static inline void put_word(_Atomic uint64_t *to, uint64_t word)
+{
+    atomic_store_explicit(to, word, memory_order_release);
+}
+
+static inline void put_words(_Atomic uint64_t *to, const void *from, size_t bytes)
 {
     const uint8_t *source = from;
     size_t words = bytes / WORD;
-    uint64_t word = 0;
-    for (size_t i = 0; i < words; i++) {
-        memcpy(&word, source + i * WORD, WORD);
-        atomic_store_explicit(&to[i], word, memory_order_release);
+    size_t at = 0;
+    uint64_t word[4];
+    for (; at + 4 <= words; at += 4) {
+        memcpy(word, source + at * WORD, sizeof word);
+        put_word(&to[at], word[0]);
+        put_word(&to[at + 1], word[1]);
+        put_word(&to[at + 2], word[2]);
+        put_word(&to[at + 3], word[3]);
+    }
+    for (; at < words; at++) {
+        memcpy(word, source + at * WORD, WORD);
+        put_word(&to[at], word[0]);
     }
     if (bytes % WORD != 0) {
-        word = 0;
-        memcpy(&word, source + words * WORD, bytes % WORD);
-        atomic_store_explicit(&to[words], word, memory_order_release);
+        word[0] = 0;
+        memcpy(word, source + at * WORD, bytes % WORD);
+        put_word(&to[at], word[0]);
     }
 }
 
@@ -166,17 +179,42 @@ void convoy_call_log_end(struct convoy_call_log *log, const struct convoy_call_e
     entry_unlock(words);
 }
 
-/* A list without a name: numbers, and one word that says the name is empty. */
-static void put_list(_Atomic uint64_t *to, const struct convoy_call_list *list, uint32_t output_count)
+/* Two neighbouring fields as the word that they are in memory (little-endian, as on every machine that this builds for).
+ * Reading them back as one word from where they were just written as two would stall the processor. */
+static inline uint64_t pair(uint32_t first, uint32_t second)
 {
-    enum { NUMBER_WORDS = offsetof(struct convoy_call_list, name) / WORD };
-    uint64_t numbers[NUMBER_WORDS];
-    memcpy(numbers, list, sizeof numbers);
-    memcpy((uint8_t *)numbers + offsetof(struct convoy_call_list, output_count), &output_count, sizeof output_count);
-    for (size_t i = 0; i < NUMBER_WORDS; i++) {
-        atomic_store_explicit(&to[i], numbers[i], memory_order_release);
+    return first | (uint64_t)second << 32;
+}
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "pairs of fields are put as words");
+_Static_assert(offsetof(struct convoy_call_header, operation) == 5 * WORD, "the words of put_fixed");
+_Static_assert(offsetof(struct convoy_call_header, votes_or) == 7 * WORD && FIXED_WORDS == 9, "the words of put_fixed");
+_Static_assert(offsetof(struct convoy_call_list, name) == 2 * WORD, "the words of put_list");
+
+/* All but the word with the count of lists. */
+static inline void put_fixed(_Atomic uint64_t *to, uint64_t number, const struct convoy_call_header *header,
+                      const struct convoy_call_end *end)
+{
+    put_word(&to[0], number);
+    put_word(&to[1], header->round);
+    put_word(&to[2], header->epoch);
+    put_word(&to[3], header->tag);
+    put_word(&to[4], end->duration_ns);
+    put_word(&to[5], pair(header->operation, (uint32_t)end->status));
+    put_word(&to[6], pair(header->votes, end->votes_and));
+    put_word(&to[8], pair(header->input_bytes, end->output_bytes));
+}
+
+/* A list without a name: numbers, and one word that says the name is empty. */
+static inline void put_list(_Atomic uint64_t *to, const struct convoy_call_list *list, uint32_t output_count)
+{
+    put_word(&to[0], pair(list->input_count, output_count));
+    put_word(&to[1], pair(list->value_bytes, list->width));
+    if (list->name[0] == '\0') {
+        put_word(&to[2], 0);
+    } else {
+        put_words(&to[2], list->name, sizeof list->name);
     }
-    put_words(to + NUMBER_WORDS, list->name, list->name[0] != '\0' ? sizeof list->name : WORD);
 }
 
 void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_header *header, const void *input,
@@ -184,26 +222,19 @@ void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_h
 {
     uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
     uint32_t lists = header->list_count < CONVOY_CALL_LISTS_MAX ? header->list_count : CONVOY_CALL_LISTS_MAX;
-    struct convoy_call_header *open = &log->open; /* only its fixed part is used here */
-    memcpy(open, header, FIXED_WORDS * WORD);
-    open->number = number;
-    open->status = end->status;
-    open->list_count = lists;
-    open->duration_ns = end->duration_ns;
-    open->votes_and = end->votes_and;
-    open->votes_or = end->votes_or;
-    open->output_bytes = end->output_bytes;
-    size_t output_word = words_of(kept(header->input_bytes, log->entry_bytes));
+    uint32_t input_bytes = kept(header->input_bytes, log->entry_bytes);
+    size_t output_word = words_of(input_bytes);
+    uint32_t output_bytes = kept(end->output_bytes, log->entry_bytes - output_word * WORD);
     _Atomic uint64_t *words = entry_lock(log, number);
-    put_words(words, open, FIXED_WORDS * WORD);
+    put_fixed(words, number, header, end);
+    put_word(&words[7], pair(end->votes_or, lists));
     for (uint32_t i = 0; i < lists; i++) {
         put_list(words + FIXED_WORDS + i * LIST_WORDS, &header->lists[i], end->output_counts[i]);
     }
-    put_words(words + HEADER_WORDS, input, kept(header->input_bytes, log->entry_bytes));
-    put_words(words + HEADER_WORDS + output_word, end->output,
-              kept(end->output_bytes, log->entry_bytes - output_word * WORD));
+    put_words(words + HEADER_WORDS, input, input_bytes);
+    put_words(words + HEADER_WORDS + output_word, end->output, output_bytes);
     entry_unlock(words);
-    open->number = 0; /* an end without a start of its own changes nothing */
+    log->open.number = 0; /* an end without a start of its own changes nothing */
     atomic_store_explicit(&log->count, number, memory_order_release);
 }
 

@@ -91,6 +91,10 @@ struct convoy_stats_source {
 /* An unknown operation counts as nothing. [serialized per group; never blocks; never allocates] */
 void convoy_stats_round(struct convoy_group_stats *stats, const struct convoy_stats_sample *sample);
 
+/* The usual round in a few instructions: it ended OK, and nothing beside these is to be counted. call_ns as above. */
+void convoy_stats_round_ok(struct convoy_group_stats *stats, uint32_t operation, uint64_t entries, uint64_t bytes_sent,
+                           uint64_t call_ns);
+
 /* [any thread; never blocks] */
 void convoy_stats_event(struct convoy_group_stats *stats, enum convoy_stats_event event);
 
