@@ -46,7 +46,8 @@ CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformanc
 CONFORMANCE_SOURCES := cases_failure cases_loss cases_round suite
 INTEGRATION_TESTS := counts timeout_report
 INTEGRATION_SCRIPTS := doctor_cli package_list run_cli
-FAULT_TESTS :=
+FAULT_TESTS := kill_points
+FAULT_SOURCES := party
 ABI_TESTS := hygiene load
 FUZZERS := elf hello poll_payload
 BENCH_SOURCES := options process work
@@ -211,6 +212,8 @@ $(foreach kind,conformance integration fault abi,$(eval $(call HOST_TEST_RULE,$(
 
 $(CONFORMANCE_TESTS:%=$(TEST_BIN)/conformance/test_%): $(call objects,$(addprefix tests/conformance/,$(CONFORMANCE_SOURCES)))
 
+$(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/fault/,$(FAULT_SOURCES)))
+
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
@@ -335,6 +338,11 @@ $(TEST_BIN)/unit/test_ucx: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
 	TEST_JOBS=2 tests/run.sh $(UNIT_BINARIES)
+
+# The fault hooks are in every variant but release, so: make VARIANT=debug test-fault.
+.PHONY: test-fault
+test-fault: $(FAULT_BINARIES) ## members that are killed, stopped and cut off; needs VARIANT=debug; CONVOY_SCALE=n for longer ones
+	tests/run.sh $(FAULT_BINARIES)
 
 # -- benchmark -----------------------------------------------------------------------------------------------------
 

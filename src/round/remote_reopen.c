@@ -410,8 +410,9 @@ static void reopen_adopt(struct convoy_engine *engine)
     }
     uint64_t next_round = atomic_load_explicit(&proposal->next_round, memory_order_relaxed);
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
-    bool is_missed = engine->next_round == round && next_round == round + 1;
-    if (is_missed && convoy_segment_result(&engine->segment, round)->length != 0) {
+    uint64_t result = atomic_load(&convoy_segment_result(&engine->segment, round)->word);
+    bool is_there = convoy_word_round(result) == round && convoy_word_reason(result) == CONVOY_SEAL_NONE;
+    if (engine->next_round == round && next_round == round + 1 && is_there) {
         engine->recovered = convoy_remote_consume(engine) == CONVOY_OK;
     }
     engine->next_round = next_round;
@@ -425,6 +426,9 @@ static void reopen_adopt(struct convoy_engine *engine)
             from->member_count += engine->local.hosts.host_of[member] == host && !convoy_engine_is_lost(engine, member);
         }
         from->is_lost = from->is_lost || from->member_count == 0;
+        if (from->is_lost && from->member_count != 0) { /* agreed before it was lost: the first round says so */
+            convoy_remote_lose_host(remote, host);
+        }
     }
 }
 

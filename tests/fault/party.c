@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/fault/party.h"
+
+#include "tests/lib/hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PARTY_ROUND_BITS 16u
+#define PARTY_FAILURES_MAX 12u
+#define PARTY_HOST_COUNT 3u
+
+uint32_t party_scaled(uint32_t small)
+{
+    const char *scale = getenv("CONVOY_SCALE");
+    unsigned long factor = scale != NULL ? strtoul(scale, NULL, 10) : 1;
+    return small * (uint32_t)(factor != 0 ? factor : 1);
+}
+
+struct ranks *party_ranks(struct party_plan *plan)
+{
+    plan->port = plugin_port();
+    return ranks_create(plan->count, sizeof(struct party_shared));
+}
+
+void party_go(struct ranks *ranks)
+{
+    struct party_shared *shared = ranks_shared(ranks);
+    __atomic_store_n(&shared->go, 1, __ATOMIC_SEQ_CST);
+    ranks_futex_wake(&shared->go);
+}
+
+void party_await_go(const struct party *party)
+{
+    while (__atomic_load_n(&party->shared->go, __ATOMIC_SEQ_CST) == 0) { /* ends with the rank's deadline */
+        (void)ranks_futex_wait(&party->shared->go, 0, 1000);
+    }
+}
+
+uint32_t party_host_of(uint32_t index, uint32_t count)
+{
+    return index * PARTY_HOST_COUNT / count;
+}
+
+struct party *party_enter(const struct rank *rank, const struct party_plan *plan)
+{
+    struct party *party = calloc(1, sizeof *party);
+    EXPECT(party != NULL);
+    party->rank = rank;
+    party->plan = plan;
+    party->shared = rank->shared;
+    party->log = &party->shared->logs[rank->index];
+    party->next = 1;
+    const char *host = "127.0.0.1";
+    if (plan->place == PARTY_HOSTS) {
+        hosts_enter(party_host_of(rank->index, rank->count));
+        host = hosts_address(0);
+    }
+    struct plugin_member *member = plugin_member_create(rank->index, rank->count, "party", plan->port);
+    (void)snprintf(member->rendezvous, sizeof member->rendezvous, "tcp://%s:%u", host, plan->port);
+    member->options.rendezvous_length = strlen(member->rendezvous);
+    member->options.critical_flags = plan->critical_flags;
+    member->options.open_timeout_ns = plan->open_timeout_ns != 0 ? plan->open_timeout_ns : PARTY_LONG_NS;
+    member->config.settings = plan->place == PARTY_UCX ? "{\"net\":\"ucx\"}" : "{\"net\":\"auto\"}";
+    member->config.settings_length = strlen(member->config.settings);
+    party->member = member;
+    return party;
+}
+
+int32_t party_open(struct party *party)
+{
+    struct plugin_member *member = party->member;
+    const struct convoy_core_table *core = member->plugin.core;
+    EXPECT_OK(core->context_open(&member->config, &member->context, &member->error), &member->error);
+    int32_t status = core->group_open(member->context, &member->options, &member->group, &member->error);
+    __atomic_store_n(&party->log->has_opened, status == CONVOY_OK, __ATOMIC_SEQ_CST);
+    return status;
+}
+
+void party_leave(struct party *party)
+{
+    __atomic_store_n(&party->log->is_done, 1, __ATOMIC_SEQ_CST);
+    plugin_member_destroy(party->member);
+    free(party);
+}
+
+static uint64_t party_epoch(struct party *party)
+{
+    struct convoy_group_info info = {.struct_size = sizeof info};
+    EXPECT_OK(party->member->plugin.core->group_info(party->member->group, &info, &party->member->error),
+              &party->member->error);
+    return info.epoch;
+}
+
+static void party_note(struct party *party, uint64_t round, uint64_t epoch, int32_t status, uint32_t contributors)
+{
+    struct party_log *log = party->log;
+    EXPECT(log->count < PARTY_ENTRIES_MAX);
+    log->entries[log->count] =
+        (struct party_entry){.round = round, .epoch = epoch, .status = status, .contributors = contributors};
+    __atomic_store_n(&log->count, log->count + 1, __ATOMIC_RELEASE);
+}
+
+/* Own position says "I was here", the rest spells the round's number. */
+static void party_fill(struct party *party)
+{
+    struct exchange *exchange = &party->exchange;
+    uint32_t count = party->rank->count;
+    exchange_init(exchange, count + PARTY_ROUND_BITS, CONVOY_STATE_SUCCESS);
+    exchange->states[party->rank->index] = CONVOY_STATE_TRANSFERRING;
+    for (uint32_t bit = 0; bit < PARTY_ROUND_BITS; bit++) {
+        exchange->states[count + bit] = (party->next >> bit & 1) != 0 ? CONVOY_STATE_SUCCESS : CONVOY_STATE_TRANSFERRING;
+    }
+    exchange->call.votes = 1u << party->rank->index;
+}
+
+/* What a result says, which must be about the round that was asked for. */
+static uint32_t party_read(struct party *party)
+{
+    const struct exchange *exchange = &party->exchange;
+    uint32_t count = party->rank->count;
+    uint32_t contributors = 0;
+    uint32_t round = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        contributors |= exchange->states_out[i] == CONVOY_STATE_TRANSFERRING ? 1u << i : 0;
+    }
+    for (uint32_t bit = 0; bit < PARTY_ROUND_BITS; bit++) {
+        round |= exchange->states_out[count + bit] == CONVOY_STATE_SUCCESS ? 1u << bit : 0;
+    }
+    EXPECT_EQUAL(exchange->result.round, party->next);
+    EXPECT_EQUAL(round, party->next);
+    EXPECT_EQUAL(exchange->result.votes_or, contributors);
+    EXPECT((contributors >> party->rank->index & 1) != 0);
+    return contributors;
+}
+
+static int32_t party_end(struct party *party, int32_t status)
+{
+    if (status == CONVOY_OK) {
+        uint32_t contributors = party_read(party);
+        party_note(party, party->next, party->exchange.result.epoch, status, contributors);
+        party->next++;
+    } else if (status != CONVOY_TIMED_OUT && status != CONVOY_CANCELED && status != CONVOY_IN_PROGRESS) {
+        exchange_expect_untouched(&party->exchange);
+        party_note(party, party->next, party_epoch(party), status, 0);
+    }
+    return status;
+}
+
+int32_t party_start(struct party *party, convoy_operation *operation_out)
+{
+    struct plugin_member *member = party->member;
+    party_fill(party);
+    int32_t status =
+        member->plugin.poll->reduce_start(member->group, &party->exchange.call, operation_out, &member->error);
+    return status == CONVOY_OK ? status : party_end(party, status);
+}
+
+int32_t party_finish(struct party *party, convoy_operation operation, uint64_t timeout_ns)
+{
+    struct plugin_member *member = party->member;
+    return party_end(party, member->plugin.poll->reduce_wait(member->group, operation, timeout_ns,
+                                                             &party->exchange.result, &member->error));
+}
+
+int32_t party_round(struct party *party, uint64_t timeout_ns)
+{
+    convoy_operation operation = 0;
+    int32_t status = party_start(party, &operation);
+    return status == CONVOY_OK ? party_finish(party, operation, timeout_ns) : status;
+}
+
+int32_t party_abandon(struct party *party, convoy_operation operation)
+{
+    struct plugin_member *member = party->member;
+    int32_t status = member->plugin.core->operation_abandon(member->group, operation, &member->error);
+    return status == CONVOY_OK ? party_finish(party, operation, PARTY_LONG_NS) : party_end(party, status);
+}
+
+int32_t party_reopen(struct party *party)
+{
+    struct plugin_member *member = party->member;
+    struct convoy_reopen_result result = {.struct_size = sizeof result};
+    int32_t status = member->plugin.core->group_reopen(member->group, PARTY_LONG_NS, &result, &member->error);
+    party->log->reopen_status = status;
+    if (status == CONVOY_OK && result.recovered != 0) {
+        EXPECT_OK(member->plugin.poll->reduce_test(member->group, result.recovered, &party->exchange.result,
+                                                   &member->error),
+                  &member->error);
+        (void)party_end(party, CONVOY_OK);
+    }
+    if (status == CONVOY_OK) {
+        EXPECT_EQUAL(result.next_round, party->next);
+    }
+    return status;
+}
+
+void party_survive(struct party *party, uint64_t last)
+{
+    uint32_t failures = 0;
+    while (party->next <= last) {
+        int32_t status = party_round(party, PARTY_LONG_NS);
+        if (status == CONVOY_OK) {
+            continue;
+        }
+        if (status != CONVOY_PEER_LOST && status != CONVOY_BROKEN) {
+            expect_fail(EXPECT_SITE("round"), "%llu ended with %d: %s", (unsigned long long)party->next, status,
+                        party->member->error.text);
+        }
+        EXPECT(++failures <= PARTY_FAILURES_MAX);
+        EXPECT_OK(party_reopen(party), &party->member->error);
+    }
+}
+
+uint32_t party_contributors(const struct party_log *log, uint64_t round)
+{
+    for (uint32_t i = 0; i < log->count; i++) {
+        if (log->entries[i].round == round && log->entries[i].status == CONVOY_OK) {
+            return log->entries[i].contributors;
+        }
+    }
+    return 0;
+}
+
+static void party_print(const struct party_log *log, uint32_t member)
+{
+    (void)printf("rank %u:", member);
+    for (uint32_t i = 0; i < log->count; i++) {
+        const struct party_entry *entry = &log->entries[i];
+        (void)printf(" %llu.%llu=%d/%x", (unsigned long long)entry->epoch, (unsigned long long)entry->round,
+                     entry->status, entry->contributors);
+    }
+    (void)printf("\n");
+}
+
+/* Each round up to `last` ended well exactly once, in order. */
+static bool party_is_ordered(const struct party_log *log, uint64_t last)
+{
+    uint64_t round = 0;
+    for (uint32_t i = 0; i < log->count; i++) {
+        if (log->entries[i].status == CONVOY_OK && log->entries[i].round != ++round) {
+            return false;
+        }
+    }
+    return round >= last;
+}
+
+static bool party_has_same_results(const struct party_log *one, const struct party_log *other, uint64_t last)
+{
+    for (uint64_t round = 1; round <= last; round++) {
+        if (party_contributors(one, round) != party_contributors(other, round)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* On one host: the same rounds failed in the same epochs. */
+static bool party_has_same_failures(const struct party_log *one, const struct party_log *other)
+{
+    if (one->count != other->count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < one->count; i++) {
+        const struct party_entry *left = &one->entries[i];
+        const struct party_entry *right = &other->entries[i];
+        if (left->round != right->round || left->epoch != right->epoch ||
+            (left->status == CONVOY_OK) != (right->status == CONVOY_OK)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void party_check(const struct party_shared *shared, const struct party_plan *plan, uint32_t survivors, uint64_t last)
+{
+    uint32_t first = (uint32_t)__builtin_ctz(survivors);
+    bool is_right = true;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        if ((survivors >> i & 1) != 0) {
+            is_right = is_right && party_is_ordered(&shared->logs[i], last) &&
+                       party_has_same_results(&shared->logs[first], &shared->logs[i], last) &&
+                       (plan->place != PARTY_MEMORY ||
+                        party_has_same_failures(&shared->logs[first], &shared->logs[i]));
+        }
+    }
+    for (uint32_t i = 0; i < plan->count && !is_right; i++) {
+        party_print(&shared->logs[i], i);
+    }
+    EXPECT(is_right);
+}

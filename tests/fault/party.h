@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A party: ranks that make rounds while some of them are killed, stopped or cut off, and a log of what each has seen.
+ * Every round's result tells who contributed and which round it is, so a result of another round cannot pass for it.
+ * The parent compares the logs of the survivors.
+ */
+#ifndef TESTS_FAULT_PARTY_H
+#define TESTS_FAULT_PARTY_H
+
+#include "tests/lib/exchange.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/ranks.h"
+
+#include <stdbool.h>
+
+#define PARTY_MAX 8u
+#define PARTY_ENTRIES_MAX 512u
+#define PARTY_LONG_NS 20000000000ull
+#define PARTY_TIMEOUT_MS 60000u
+
+enum party_place {
+    PARTY_MEMORY = 0, /* one host, shared memory */
+    PARTY_UCX,        /* one machine, every member a host of its own */
+    PARTY_HOSTS,      /* three network namespaces */
+};
+
+/* One round as one member saw it. */
+struct party_entry {
+    uint64_t round;
+    uint64_t epoch;
+    int32_t status;
+    uint32_t contributors; /* bit per member, from the result */
+};
+
+struct party_log {
+    uint32_t has_opened;
+    uint32_t is_done;
+    uint32_t count;
+    int32_t reopen_status; /* of the last reopen */
+    struct party_entry entries[PARTY_ENTRIES_MAX];
+};
+
+/* Lies in the ranks' shared memory. */
+struct party_shared {
+    uint32_t go;    /* futex word, set by the parent */
+    uint32_t words[15]; /* for the test */
+    struct party_log logs[PARTY_MAX];
+};
+
+/* What all ranks of a party know when they start. */
+struct party_plan {
+    enum party_place place;
+    uint32_t count;
+    uint16_t port;
+    uint32_t critical_flags; /* of the group */
+    uint64_t open_timeout_ns; /* 0 = long */
+    const void *user;
+};
+
+struct party {
+    const struct rank *rank;
+    const struct party_plan *plan;
+    struct plugin_member *member;
+    struct party_shared *shared;
+    struct party_log *log;
+    struct exchange exchange;
+    uint64_t next; /* number of the round that comes next */
+};
+
+/* In the parent. shared memory as party_shared. */
+struct ranks *party_ranks(struct party_plan *plan);
+void party_go(struct ranks *ranks);
+
+/* In a rank: enters its host, makes its member; nothing is opened. gives (party_leave) */
+struct party *party_enter(const struct rank *rank, const struct party_plan *plan);
+int32_t party_open(struct party *party);
+void party_leave(struct party *party);
+
+/* Which host of PARTY_HOSTS a member is on. */
+uint32_t party_host_of(uint32_t index, uint32_t count);
+
+/* Waits for the parent's go. */
+void party_await_go(const struct party *party);
+
+/* One round: prepares and starts it, or finishes it; what ends it is logged. */
+int32_t party_start(struct party *party, convoy_operation *operation_out);
+int32_t party_finish(struct party *party, convoy_operation operation, uint64_t timeout_ns);
+int32_t party_round(struct party *party, uint64_t timeout_ns);
+int32_t party_abandon(struct party *party, convoy_operation operation);
+
+/* Reopens; a result that others hand over is read and logged. */
+int32_t party_reopen(struct party *party);
+
+/* Rounds, reopening whenever one fails, until round `last` has ended well. */
+void party_survive(struct party *party, uint64_t last);
+
+/*
+ * Compares what the members of the set `survivors` have seen: each good round once, in order, up to `last`, with one
+ * result; on one host also every failure alike.
+ */
+void party_check(const struct party_shared *shared, const struct party_plan *plan, uint32_t survivors, uint64_t last);
+
+/* The contributors of a round that ended well on a member; 0 = it did not. */
+uint32_t party_contributors(const struct party_log *log, uint64_t round);
+
+/* Adds up scaled test sizes: CONVOY_SCALE times `small`, CONVOY_SCALE being 1 if not set. */
+uint32_t party_scaled(uint32_t small);
+
+#endif
