@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much a test repeats: CONVOY_SCALE (1 when it is not set) multiplies the small count of `make test`. */
+#ifndef TESTS_LIB_SCALE_H
+#define TESTS_LIB_SCALE_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+static inline uint32_t test_scaled(uint32_t count)
+{
+    const char *scale = getenv("CONVOY_SCALE");
+    unsigned long factor = scale == NULL ? 1 : strtoul(scale, NULL, 10);
+    return factor < 1 ? count : (uint32_t)(count * factor);
+}
+
+#endif
