@@ -71,6 +71,7 @@ static uint64_t mix(uint64_t value)
 #define STORM_MEMBERS 8u
 #define STORM_LIVE 64u
 #define STORM_ROUNDS 500u
+#define STORM_ROUNDS_FULL 10000u
 #define STORM_EVERY 20u /* rounds from one storm to the next */
 #define STORM_HIT 30u   /* requests that each cancels */
 
@@ -121,7 +122,7 @@ static void storm_run(const struct rank *rank, void *crowd)
     for (uint32_t i = 0; i < STORM_LIVE; i++) {
         storm.live[i] = storm.next++;
     }
-    const uint64_t rounds = test_scaled(STORM_ROUNDS);
+    const uint64_t rounds = test_scaled(STORM_ROUNDS, STORM_ROUNDS_FULL);
     for (uint64_t round = 1; round <= rounds; round++) {
         keyed_reset(&keyed);
         for (uint32_t i = 0; i < STORM_LIVE; i++) {

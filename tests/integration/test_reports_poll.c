@@ -207,7 +207,7 @@ static void stuck_run(const struct rank *rank, void *crowd)
     struct exchange exchange;
     uint32_t successes = 0;
     struct plugin_member *member = crowd_open(rank, crowd, "stuck");
-    for (uint32_t round = 0; round < test_scaled(200); round++) {
+    for (uint32_t round = 0; round < test_scaled(200, 20000); round++) {
         exchange_init(&exchange, 5, CONVOY_STATE_TRANSFERRING);
         for (uint32_t key = 0; key < 4; key++) {
             exchange.states[key] = round >= 10 * (key + rank->index) ? CONVOY_STATE_SUCCESS : CONVOY_STATE_TRANSFERRING;
@@ -265,8 +265,8 @@ static void counts_run(const struct rank *rank, void *crowd)
     memset(buffers->in, CONVOY_STATE_SUCCESS, sizeof buffers->in);
     memset(buffers->out, 0xa5, sizeof buffers->out);
     struct plugin_member *member = crowd_open(rank, crowd, "counts");
-    const size_t scale = test_scaled(1);
-    for (size_t count = 1; count <= COUNT_MAX; count += scale >= 31 ? 1 : 31 / scale) {
+    const size_t scale = test_scaled(1, 31);
+    for (size_t count = 1; count <= COUNT_MAX; count += 31 / scale) {
         const size_t others[4] = {count - 2, count - 1, count + 1, 2 * count};
         for (size_t i = count < 2 ? 1 : 0; i < 4; i++) {
             counts_round(member, buffers, rank->index == 0 ? count : others[i]);
@@ -297,7 +297,7 @@ static void zero_run(const struct rank *rank, void *crowd)
         plugin_member_create(rank->index, rank->count, "zero", ((const struct crowd *)crowd)->ports[0]);
     member->options.schema = &schema;
     plugin_member_open(member);
-    for (uint32_t i = 0; i < test_scaled(250); i++) {
+    for (uint32_t i = 0; i < test_scaled(250, 10000); i++) {
         exchange_init(&exchange, 0, 0);
         exchange.list.states = NULL;
         EXPECT_OK(exchange_reduce(&exchange, member, CROWD_WAIT_NS), &member->error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the others report while members are stopped (SIGSTOP): alive, silent, and named. */
+#include "tests/lib/exchange.h"
 #include "tests/lib/expect.h"
-#include "tests/lib/plugin.h"
 #include "tests/lib/ranks.h"
 
 #include <setjmp.h>
@@ -25,39 +25,6 @@ struct shared {
     uint32_t is_stopped[MEMBERS];
     uint32_t go; /* futex word: the stopped members are stopped */
 };
-
-/* One member's call and all that it writes into. */
-struct exchange {
-    uint8_t states[STATES];
-    uint8_t states_out[STATES];
-    struct convoy_poll_list list;
-    struct convoy_poll_list_result list_result;
-    struct convoy_poll_call call;
-    struct convoy_poll_result result;
-    struct convoy_report report;
-    struct convoy_member_report rows[MEMBERS];
-};
-
-static void exchange_init(struct exchange *exchange)
-{
-    (void)memset(exchange, 0, sizeof *exchange);
-    (void)memset(exchange->states, CONVOY_STATE_TRANSFERRING, sizeof exchange->states);
-    exchange->list = (struct convoy_poll_list){.count = STATES, .states = exchange->states};
-    exchange->list_result = (struct convoy_poll_list_result){.states = exchange->states_out, .states_capacity = STATES};
-    exchange->call = (struct convoy_poll_call){.struct_size = sizeof exchange->call,
-                                               .lists = &exchange->list,
-                                               .list_stride = sizeof exchange->list,
-                                               .list_count = 1};
-    exchange->report = (struct convoy_report){.struct_size = sizeof exchange->report,
-                                              .members = exchange->rows,
-                                              .member_stride = sizeof exchange->rows[0],
-                                              .member_capacity = MEMBERS};
-    exchange->result = (struct convoy_poll_result){.struct_size = sizeof exchange->result,
-                                                   .lists = &exchange->list_result,
-                                                   .list_stride = sizeof exchange->list_result,
-                                                   .list_capacity = 1,
-                                                   .report = &exchange->report};
-}
 
 static void check_row(const struct plugin_member *member, const struct convoy_member_report *row, int32_t rank)
 {
@@ -108,19 +75,16 @@ static void run(const struct rank *rank, void *port)
 {
     struct shared *shared = rank->shared;
     struct exchange exchange;
-    exchange_init(&exchange);
+    exchange_init(&exchange, STATES, CONVOY_STATE_TRANSFERRING);
     struct plugin_member *member = plugin_member_create(rank->index, MEMBERS, "stopped", *(const uint16_t *)port);
-    const struct convoy_poll_table *poll = member->plugin.poll;
     plugin_member_open(member);
     exchange.call.tag = TAG + 1;
-    EXPECT_OK(poll->reduce(member->group, &exchange.call, LONG_TIMEOUT_NS, &exchange.result, &member->error),
-              &member->error);
+    EXPECT_OK(exchange_reduce(&exchange, member, LONG_TIMEOUT_NS), &member->error);
     rank_mark(rank, MARK_FIRST_ROUND_DONE);
     EXPECT(ranks_futex_wait(&shared->go, 0, RANKS_TIMEOUT_MS));
     exchange.call.tag = TAG + 2;
     if (shared->is_stopped[rank->index]) {
-        EXPECT_OK(poll->reduce(member->group, &exchange.call, LONG_TIMEOUT_NS, &exchange.result, &member->error),
-                  &member->error);
+        EXPECT_OK(exchange_reduce(&exchange, member, LONG_TIMEOUT_NS), &member->error);
     } else {
         time_out_then_finish(rank, member, &exchange);
     }

@@ -2,6 +2,7 @@
 #include "tests/lib/crowd.h"
 
 #include "tests/lib/expect.h"
+#include "tests/lib/scale.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ struct ranks *crowd_start(uint32_t count, rank_fn run, size_t shared_bytes)
         crowd.ports[i] = plugin_port();
     }
     struct ranks *ranks = ranks_create(count, shared_bytes);
-    ranks_start(ranks, run, &crowd, CROWD_TIMEOUT_MS); /* the ranks are forks: they have the crowd as it is now */
+    /* the ranks are forks: they have the crowd as it is now */
+    ranks_start(ranks, run, &crowd, test_scale() > 1 ? CROWD_SOAK_TIMEOUT_MS : CROWD_TIMEOUT_MS);
     return ranks;
 }
 

@@ -11,6 +11,7 @@
 
 #define CROWD_PORTS 4
 #define CROWD_TIMEOUT_MS 120000u
+#define CROWD_SOAK_TIMEOUT_MS 7000000u
 #define CROWD_WAIT_NS 20000000000ull /* a deadline that is not meant to pass */
 #define CROWD_LATE_NS 300000000ull   /* one that is */
 

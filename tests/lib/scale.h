@@ -6,11 +6,18 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static inline uint32_t test_scaled(uint32_t count)
+static inline uint64_t test_scale(void)
 {
     const char *scale = getenv("CONVOY_SCALE");
     unsigned long factor = scale == NULL ? 1 : strtoul(scale, NULL, 10);
-    return factor < 1 ? count : (uint32_t)(count * factor);
+    return factor < 1 ? 1 : factor;
+}
+
+/* count x scale, but not more than the test's full scale. */
+static inline uint32_t test_scaled(uint32_t count, uint32_t full)
+{
+    uint64_t scaled = count * test_scale();
+    return scaled < full ? (uint32_t)scaled : full;
 }
 
 #endif
