@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the C host that README.md prints, with the command that it prints, and runs its two ranks. Usage:
+# tests/integration/readme_example.sh; BIN=folder of the build. Prints cmocka's result lines.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+bin=${BIN:-build}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+report() { # NAME CODE FILE: what FILE has is shown on failure
+    if [ "$2" -eq 0 ]; then
+        echo "[       OK ] $1"
+    else
+        echo "[  FAILED  ] $1"
+        sed 's/^/    /' "$3"
+        failures=$((failures + 1))
+    fi
+}
+
+sed -n '/^<!-- example:/,/^```$/p' README.md | sed '1,2d;$d' >"$work/host.c"
+lines=$(wc -l <"$work/host.c")
+echo "$lines lines" >"$work/lines"
+[ "$lines" -ge 25 ] && [ "$lines" -le 40 ]
+report readme_example_is_printed $? "$work/lines"
+
+# The command as it is printed, with the paths of this build.
+command=$(grep -E '^make && gcc .*host\.c' README.md | sed -e 's/^make && //' -e "s|build/|$bin/|g" -e "s|host\.c|$work/host.c|" \
+    -e "s|-o host|-o $work/host|")
+echo "$command" >"$work/build"
+bash -c "${command:-false}" >>"$work/build" 2>&1
+report readme_example_builds_as_printed $? "$work/build"
+
+# A port that nobody listens on is found by trying: the host fails when another program has it.
+export CONVOY_LIBRARY=$bin/libconvoy.so.1
+wanted='on the slowest rank request 0 is in state 4, request 1 in state 3'
+for port in 29471 31847 23911 18853; do
+    "$work/host" 0 $port >"$work/rank0" 2>&1 &
+    pid=$!
+    "$work/host" 1 $port >"$work/rank1" 2>&1
+    code1=$?
+    wait $pid
+    code0=$?
+    [ $code0 -eq 0 ] && [ $code1 -eq 0 ] && break
+done
+for rank in 0 1; do
+    code=code$rank
+    [ "${!code}" -eq 0 ] && grep -qx "rank $rank: $wanted" "$work/rank$rank"
+    report "readme_example_rank_${rank}_sees_the_slowest" $? "$work/rank$rank"
+done
+CONVOY_LIBRARY=$work/none "$work/host" 0 29471 >"$work/none.out" 2>&1
+[ $? -eq 1 ] && grep -q "^rank 0: .*$work/none" "$work/none.out"
+report readme_example_says_what_is_missing $? "$work/none.out"
+[ "$failures" -eq 0 ]
