@@ -65,6 +65,9 @@ struct convoy_sync_schema {
 
 #define CONVOY_SYNC_ERRORS_AS_PRESENCE 1u /* policy, must agree: error rows become presence instead of PEER_ERROR */
 #define CONVOY_SYNC_WORLD 2u              /* policy, must agree: rows go to slots, all-zero rows included */
+#define CONVOY_SYNC_EXCHANGE 4u           /* policy, must agree: make a round also with one data-parallel rank (for votes
+                                             and tags over its members). Without it such a gather is local: every row of
+                                             the table is this member's, votes are its own, round is 0 */
 
 #define CONVOY_SYNC_SLOT_NONE 0xffffffffu /* convoy_sync_call.slot: the row is dropped */
 
@@ -172,7 +175,8 @@ struct convoy_sync_table {
     int32_t (*gather_wait)(convoy_group *group, convoy_operation operation, uint64_t timeout_ns,
                            struct convoy_sync_result *result_out, struct convoy_error *error);
 
-    /* gather_start and gather_wait in one. With one member it is local: no network, no shared memory. After a refused
+    /* gather_start and gather_wait in one. A group of one member, and one data-parallel rank (see
+     * CONVOY_SYNC_EXCHANGE), is local: no network, no shared memory. After a refused
      * call with POST_ERROR it waits until the error row's round has ended.
      * [serialized per group; blocks; never allocates; ready; since 1.0] */
     int32_t (*gather)(convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,

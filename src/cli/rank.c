@@ -178,7 +178,8 @@ int32_t convoy_rank_gather(struct convoy_rank *rank, struct convoy_rank_gather *
     struct rank_tables tables;
     memset(&tables, 0xa5, sizeof tables); /* what the call leaves out must not look right by chance */
     struct convoy_sync_call call = {
-        .struct_size = sizeof call, .votes = gather->votes, .row = gather->row, .tag = gather->tag};
+        .struct_size = sizeof call, .votes = gather->votes, .row = gather->row, .tag = gather->tag,
+        .policy = CONVOY_SYNC_EXCHANGE}; /* the votes are of all ranks, with one data-parallel rank too */
     struct convoy_sync_result result = {
         .struct_size = sizeof result,
         .table = tables.table,

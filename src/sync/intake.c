@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define INTAKE_POLICIES (CONVOY_SYNC_ERRORS_AS_PRESENCE | CONVOY_SYNC_WORLD)
+#define INTAKE_POLICIES (CONVOY_SYNC_ERRORS_AS_PRESENCE | CONVOY_SYNC_WORLD | CONVOY_SYNC_EXCHANGE)
 
 static int32_t intake_check_row(const struct convoy_grid *grid, const struct convoy_sync_call *call,
                                 struct convoy_error *error)

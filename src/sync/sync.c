@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "sync/alone.h"
 #include "sync/deliver.h"
 #include "sync/intake.h"
 
@@ -16,6 +17,7 @@ struct convoy_sync {
     struct convoy_grid grid;
     struct convoy_gather gather;
     struct convoy_placement placement;
+    struct convoy_alone alone;
 };
 
 int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convoy_sync **sync_out,
@@ -41,6 +43,9 @@ int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convo
     if (status == CONVOY_OK) {
         status = convoy_placement_init(&sync->placement, grid, error);
     }
+    if (status == CONVOY_OK) {
+        status = convoy_alone_init(&sync->alone, convoy_row_bytes_max(&form), error);
+    }
     if (status != CONVOY_OK) {
         convoy_sync_close(sync);
         return status;
@@ -52,16 +57,30 @@ int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convo
 void convoy_sync_close(struct convoy_sync *sync)
 {
     if (sync != NULL) {
+        convoy_alone_fini(&sync->alone);
         convoy_placement_fini(&sync->placement);
         convoy_gather_fini(&sync->gather);
         convoy_memory_free(sync);
     }
 }
 
+static int32_t sync_start_alone(struct convoy_sync *sync, const struct convoy_sync_call *call, bool is_error,
+                                convoy_operation *operation_out)
+{
+    convoy_gather_prepare(&sync->gather, false);
+    size_t bytes = is_error ? 0 : convoy_intake_encode(&sync->grid, call, sync->own_index, sync->alone.payload);
+    sync->operation = convoy_alone_start(&sync->alone, &sync->gather, call, bytes, is_error);
+    *operation_out = sync->operation;
+    return CONVOY_OK;
+}
+
 /* Contributes a checked call, or an error row of one that was refused. */
 static int32_t sync_publish(struct convoy_sync *sync, const struct convoy_sync_call *call, bool is_error,
                             convoy_operation *operation_out, struct convoy_error *error)
 {
+    if (convoy_alone_applies(&sync->grid, call)) {
+        return sync_start_alone(sync, call, is_error, operation_out);
+    }
     uint8_t *payload;
     int32_t status = convoy_engine_begin(sync->engine, &payload, error);
     if (status != CONVOY_OK) {
@@ -175,6 +194,24 @@ static int32_t sync_check(const struct convoy_sync *sync, convoy_operation opera
     return convoy_deliver_check(&sync->grid, result, error);
 }
 
+/* The end of a local gather, which was over when it started. */
+static int32_t sync_end_alone(struct convoy_sync *sync, struct convoy_sync_result *result_out,
+                              struct convoy_error *error)
+{
+    struct convoy_group_info info = {.struct_size = (uint32_t)sizeof info};
+    if (sync->alone.status == CONVOY_PEER_ERROR) {
+        return convoy_error_set_peer(error, CONVOY_PEER_ERROR, sync->member_ids[sync->own_index], 0,
+                                     "rank %d contributed no row, reason %d", sync->member_ids[sync->own_index],
+                                     sync->alone.error_reason);
+    }
+    if (sync->alone.status != CONVOY_OK) {
+        return convoy_error_set(error, sync->alone.status, "this member's own row was refused");
+    }
+    convoy_engine_info(sync->engine, &info);
+    sync->alone.summary.epoch = info.epoch;
+    return sync_finish(sync, sync->operation, &sync->alone.summary, result_out, error);
+}
+
 int32_t convoy_sync_test(struct convoy_sync *sync, convoy_operation operation, struct convoy_sync_result *result_out,
                          struct convoy_error *error)
 {
@@ -182,6 +219,9 @@ int32_t convoy_sync_test(struct convoy_sync *sync, convoy_operation operation, s
     int32_t status = sync_check(sync, operation, result_out, error);
     if (status != CONVOY_OK) {
         return status;
+    }
+    if (convoy_alone_owns(operation)) {
+        return sync_end_alone(sync, result_out, error);
     }
     status = convoy_engine_test(sync->engine, operation, &summary, error);
     return sync_end(sync, operation, status, &summary, result_out, error);
@@ -194,6 +234,9 @@ int32_t convoy_sync_wait(struct convoy_sync *sync, convoy_operation operation, u
     int32_t status = sync_check(sync, operation, result_out, error);
     if (status != CONVOY_OK) {
         return status;
+    }
+    if (convoy_alone_owns(operation)) {
+        return sync_end_alone(sync, result_out, error);
     }
     status = convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, error);
     return sync_end(sync, operation, status, &summary, result_out, error);
@@ -212,11 +255,14 @@ int32_t convoy_sync_gather(struct convoy_sync *sync, const struct convoy_sync_ca
     } else {
         status = convoy_sync_start(sync, call, &operation, error);
     }
+    if (status == CONVOY_OK && convoy_alone_owns(operation)) {
+        return sync_end_alone(sync, result_out, error);
+    }
     if (status == CONVOY_OK) {
         status = convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, error);
         return sync_end(sync, operation, status, &summary, result_out, error);
     }
-    if (operation != 0) {
+    if (operation != 0 && !convoy_alone_owns(operation)) {
         (void)convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, NULL);
     }
     return status;

@@ -89,8 +89,8 @@ struct refusal {
 
 static const struct refusal refusals[] = {
     {{.critical_flags = 1}, "call.critical_flags is 0x1, allowed are 0x2"},
-    {{.policy = 4}, "call.policy is 0x4, allowed are 0x3"},
-    {{.policy = 4, .critical_flags = CONVOY_CALL_ERROR_ROW}, "call.policy is 0x4, allowed are 0x3"},
+    {{.policy = 8}, "call.policy is 0x8, allowed are 0x7"},
+    {{.policy = 8, .critical_flags = CONVOY_CALL_ERROR_ROW}, "call.policy is 0x8, allowed are 0x7"},
     {{.reserved = 9}, "call.reserved is 9, allowed is 0"},
     {{.row_stride = 7}, "call.row_stride is 7, allowed are 0 and at least 8 bytes"},
     {{.active_count = 2}, "call.active is NULL for active_count 2"},
