@@ -88,7 +88,8 @@ static void peers_watch_hosts(struct convoy_remote *remote, uint64_t now_ns)
         if (from->down_ns == 0 || from->is_lost || host == remote->own_host) {
             continue;
         }
-        if (from->member_count <= 1 || now_ns - from->down_ns > patience) {
+        uint64_t down_for = convoy_deadline_left(from->down_ns, now_ns); /* the news may be younger than `now` */
+        if (from->member_count <= 1 || down_for > patience) {
             convoy_remote_lose_host(remote, host);
         } else if (now_ns >= from->retry_ns) { /* a reset of the link alone heals here */
             from->retry_ns = now_ns + PEERS_RETRY_NS;

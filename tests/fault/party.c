@@ -11,6 +11,13 @@
 #define PARTY_FAILURES_MAX 12u
 #define PARTY_HOST_COUNT 3u
 
+/* What the library logs, with CONVOY_PARTY_LOG set: to find out why a test failed. */
+static void party_log_line(void *user, uint32_t level, const char *line, size_t length)
+{
+    const struct rank *rank = user;
+    (void)fprintf(stderr, "rank %u: level %u %.*s\n", rank->index, level, (int)length, line);
+}
+
 uint32_t party_scaled(uint32_t small)
 {
     const char *scale = getenv("CONVOY_SCALE");
@@ -64,6 +71,11 @@ struct party *party_enter(const struct rank *rank, const struct party_plan *plan
     member->options.open_timeout_ns = plan->open_timeout_ns != 0 ? plan->open_timeout_ns : PARTY_LONG_NS;
     member->config.settings = plan->place == PARTY_UCX ? "{\"net\":\"ucx\"}" : "{\"net\":\"auto\"}";
     member->config.settings_length = strlen(member->config.settings);
+    if (getenv("CONVOY_PARTY_LOG") != NULL) {
+        member->config.log = party_log_line;
+        member->config.log_user = (void *)(uintptr_t)rank;
+        member->config.log_level = CONVOY_LOG_INFO;
+    }
     party->member = member;
     return party;
 }
