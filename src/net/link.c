@@ -251,6 +251,22 @@ static void link_drain(struct convoy_link *link, uint64_t deadline_ns)
     (void)link_settle(link, flush_ns < deadline_ns ? flush_ns : deadline_ns);
 }
 
+/* Answers of UCX's own to peers that are connecting right now. Destroying a worker that still holds one aborts the
+ * process (1.13: "got REP message"). */
+static void link_flush_workers(struct convoy_link *link)
+{
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                       .cb.send = link_flushed,
+                                       .user_data = link};
+    for (uint32_t i = 0; i < link->set.count; i++) {
+        link->unfinished++; /* before the call: the callback may run inside it */
+        ucs_status_ptr_t request = link->ucx->ucp_worker_flush_nbx(link->lanes[i].worker, &param);
+        if (!UCS_PTR_IS_PTR(request)) {
+            link->unfinished--;
+        }
+    }
+}
+
 void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns)
 {
     if (link == NULL) {
@@ -264,7 +280,12 @@ void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns)
     }
     uint64_t now_ns = convoy_now_ns();
     uint64_t grace_ns = convoy_deadline_after(now_ns > deadline_ns ? now_ns : deadline_ns, CONVOY_NS_PER_S);
-    if (!link_settle(link, grace_ns)) {
+    bool is_settled = link_settle(link, grace_ns);
+    if (is_settled) {
+        link_flush_workers(link);
+        is_settled = link_settle(link, grace_ns);
+    }
+    if (!is_settled) {
         /* UCX still holds pointers into the link: keeping a worker too long is better than what follows from not. */
         convoy_log_line(&link->options.runtime->log, CONVOY_LOG_WARN,
                         "link close unfinished %u pending %u; worker kept", link->unfinished, link->pending);

@@ -36,6 +36,7 @@
     X(ucp_worker_arm)                                                                                                  \
     X(ucp_worker_create)                                                                                               \
     X(ucp_worker_destroy)                                                                                              \
+    X(ucp_worker_flush_nbx)                                                                                            \
     X(ucp_worker_get_address)                                                                                          \
     X(ucp_worker_get_efd)                                                                                              \
     X(ucp_worker_progress)                                                                                             \
