@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define LINK_PROGRESS_STEPS 16
@@ -23,6 +24,7 @@ static void link_free(struct convoy_link *link)
     convoy_memory_free(link->address);
     convoy_memory_free(link->endpoints);
     convoy_memory_free(link->buffer_memory);
+    convoy_link_pieces_free(link);
     convoy_memory_free(link);
 }
 
@@ -57,8 +59,12 @@ static int32_t link_make_wait_fd(struct convoy_link *link, struct convoy_error *
 static int32_t link_make(struct convoy_link *link, struct convoy_error *error)
 {
     link->endpoints = convoy_memory_array(link->options.peer_count, sizeof *link->endpoints);
-    if (link->endpoints == NULL) {
+    link->assemblies = convoy_memory_array(link->options.peer_count, sizeof *link->assemblies);
+    if (link->endpoints == NULL || link->assemblies == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u endpoints", link->options.peer_count);
+    }
+    if (getrandom(&link->id, sizeof link->id, 0) != (ssize_t)sizeof link->id) {
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "random number of a link");
     }
     for (uint32_t i = 0; i < link->options.peer_count; i++) {
         link->endpoints[i].link = link;
@@ -139,6 +145,9 @@ static uint32_t link_progress(struct convoy_link *link)
             steps++;
         }
         events += steps;
+    }
+    if (link->queued != 0) {
+        events += convoy_link_queue_progress(link);
     }
     if (link->attention != 0) {
         link_attend(link);

@@ -50,6 +50,7 @@ void convoy_link_endpoint_close(struct convoy_link *link, struct link_endpoint *
     endpoint->ep = NULL;
     endpoint->must_close = false;
     endpoint->is_dirty = false;
+    convoy_link_queue_drop(link, endpoint);
     if (ep != NULL) {
         link->unfinished++; /* before the call: the callback may run inside it */
         ucs_status_ptr_t request = link->ucx->ucp_ep_close_nbx(ep, &param);
@@ -76,6 +77,11 @@ static void endpoint_note_transports(struct link_endpoint *endpoint)
     convoy_ucx_resources_parse_endpoint(text, &resources);
     size_t used = 0;
     endpoint->transports[0] = '\0';
+    endpoint->is_tcp = resources.count != 0;
+    for (uint32_t i = 0; i < resources.count; i++) {
+        endpoint->is_tcp = endpoint->is_tcp && strcmp(resources.rows[i].transport, "tcp") == 0;
+    }
+    endpoint->segment_bytes = endpoint->is_tcp ? LINK_SEGMENT_BYTES : SIZE_MAX;
     for (uint32_t i = 0; i < resources.count && used < sizeof endpoint->transports; i++) {
         used += (size_t)snprintf(endpoint->transports + used, sizeof endpoint->transports - used, "%s%s/%s",
                                  used != 0 ? "," : "", resources.rows[i].transport, resources.rows[i].device);

@@ -7,7 +7,15 @@
 
 #define LANE_INTERFACES 32
 
-/* One message has arrived, whole. */
+void convoy_link_deliver(struct convoy_link *link, const void *header, size_t header_bytes, const void *data,
+                         size_t bytes)
+{
+    link_count(&link->received_messages, 1);
+    link_count(&link->received_bytes, header_bytes + bytes);
+    link->options.recv(link->options.user, header, header_bytes, data, bytes);
+}
+
+/* One active message has arrived, whole. */
 static ucs_status_t lane_receive(void *argument, const void *header, size_t header_bytes, void *data, size_t bytes,
                                  const ucp_am_recv_param_t *param)
 {
@@ -15,12 +23,20 @@ static ucs_status_t lane_receive(void *argument, const void *header, size_t head
     bool is_rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0; /* members only send eagerly */
     if (is_rendezvous || header_bytes > CONVOY_LINK_HEADER_MAX || bytes > link->options.message_bytes_max) {
         link_count(&link->refused_messages, 1);
-        return UCS_OK;
+    } else if (!link->is_closing) {
+        convoy_link_deliver(link, header, header_bytes, data, bytes);
     }
-    if (!link->is_closing) {
-        link_count(&link->received_messages, 1);
-        link_count(&link->received_bytes, header_bytes + bytes);
-        link->options.recv(link->options.user, header, header_bytes, data, bytes);
+    return UCS_OK;
+}
+
+static ucs_status_t lane_receive_piece(void *argument, const void *header, size_t header_bytes, void *data,
+                                       size_t bytes, const ucp_am_recv_param_t *param)
+{
+    struct convoy_link *link = argument;
+    if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+        link_count(&link->refused_messages, 1);
+    } else if (!link->is_closing) {
+        convoy_link_pieces_receive(link, header, header_bytes, data, bytes);
     }
     return UCS_OK;
 }
@@ -52,21 +68,30 @@ static int32_t lane_check(const struct convoy_link *link, const struct link_lane
     return CONVOY_OK;
 }
 
-static int32_t lane_prepare(struct convoy_link *link, struct link_lane *lane, struct convoy_error *error)
+static ucs_status_t lane_set_handler(struct convoy_link *link, struct link_lane *lane, unsigned id,
+                                     ucp_am_recv_callback_t receive)
 {
     const ucp_am_handler_param_t handler = {
         .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                       UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
-        .id = LINK_AM_ID,
+        .id = id,
         .flags = UCP_AM_FLAG_WHOLE_MSG,
-        .cb = lane_receive,
+        .cb = receive,
         .arg = link,
     };
+    return link->ucx->ucp_worker_set_am_recv_handler(lane->worker, &handler);
+}
+
+static int32_t lane_prepare(struct convoy_link *link, struct link_lane *lane, struct convoy_error *error)
+{
     int32_t status = lane_check(link, lane, error);
     if (status != CONVOY_OK) {
         return status;
     }
-    ucs_status_t result = link->ucx->ucp_worker_set_am_recv_handler(lane->worker, &handler);
+    ucs_status_t result = lane_set_handler(link, lane, LINK_AM_ID, lane_receive);
+    if (result == UCS_OK) {
+        result = lane_set_handler(link, lane, LINK_AM_PIECE_ID, lane_receive_piece);
+    }
     if (result == UCS_OK) {
         result = link->ucx->ucp_worker_get_efd(lane->worker, &lane->efd);
     }

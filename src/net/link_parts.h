@@ -11,6 +11,8 @@
 
 #define LINK_BUFFERS 64
 #define LINK_AM_ID 1u
+#define LINK_AM_PIECE_ID 2u
+#define LINK_SEGMENT_BYTES (60u * 1024u) /* goes whole over TCP with the segment size that convoy sets */
 
 /* One device's worker. */
 struct link_lane {
@@ -25,6 +27,9 @@ struct link_endpoint {
     uint32_t state; /* enum convoy_link_state; written by the owner, read by anyone */
     uint32_t lane;
     uint32_t pending;     /* sends in buffers; the next ones queue behind them */
+    struct link_buffer *queue; /* of these, those that wait here and not in UCX; first first */
+    bool is_tcp;               /* nothing but TCP: its messages wait here (link_queue.c) */
+    size_t segment_bytes;      /* longer messages go in pieces */
     bool must_close;      /* failed: to be closed from outside of UCX's callbacks */
     bool must_tell;       /* failed: down has not been called yet */
     bool is_dirty;        /* something was sent since the last flush */
@@ -40,6 +45,40 @@ struct link_buffer {
     struct link_buffer *next;
     struct link_endpoint *endpoint;
     uint8_t *bytes; /* header, then data */
+    size_t header_bytes;
+    size_t data_bytes;
+    size_t sent; /* of both, in pieces */
+    uint64_t sequence;
+};
+
+/* What one active message carries; borrowed. */
+struct link_message {
+    const void *header;
+    size_t header_bytes;
+    const void *data;
+    size_t bytes;
+};
+
+/* In front of each piece of a message that is longer than a segment. */
+struct link_piece {
+    uint64_t sender;   /* link id */
+    uint64_t sequence; /* of the message among the sender's */
+    uint32_t total;    /* bytes of header and data */
+    uint32_t offset;   /* of this piece in them */
+    uint32_t header_bytes;
+    uint32_t reserved;
+};
+
+static_assert(sizeof(struct link_piece) == 32, "on the wire");
+
+/* A message of one sender that has come in part. */
+struct link_assembly {
+    uint64_t sender;
+    uint64_t sequence;
+    uint64_t used; /* number of the last piece among all; 0 = never */
+    uint32_t total;
+    uint32_t done;
+    uint8_t *bytes; /* NULL until the first one comes */
 };
 
 struct convoy_link {
@@ -53,7 +92,12 @@ struct convoy_link {
     struct link_buffer buffers[LINK_BUFFERS];
     struct link_buffer *free_buffers;
     uint8_t *buffer_memory;
+    struct link_assembly *assemblies; /* [peer_count] */
+    uint64_t id;              /* random: whose pieces these are */
+    uint64_t sequence;        /* of the last buffered message */
+    uint64_t pieces_received;
     uint32_t pending;   /* buffers in use */
+    uint32_t queued;    /* of these, in queues of endpoints */
     uint32_t unfinished; /* close and flush requests under way */
     uint32_t attention; /* endpoints with must_close or must_tell */
     bool is_closing;    /* nothing is delivered any more */
@@ -135,5 +179,24 @@ void convoy_link_endpoint_fail(struct link_endpoint *endpoint, int32_t ucx_statu
 
 /* link_send.c: makes the buffers. */
 int32_t convoy_link_buffers_make(struct convoy_link *link, struct convoy_error *error);
+
+/* link_queue.c: sends at once or not at all (UCS_ERR_NO_RESOURCE). */
+ucs_status_t convoy_link_send_now(struct convoy_link *link, const struct link_endpoint *endpoint,
+                                  const struct link_message *message, unsigned id);
+
+/* link_queue.c: appends the first free buffer, filled, to the endpoint's queue; sends from all queues what goes, and
+ * returns how many messages moved; forgets what is queued. */
+void convoy_link_queue_push(struct convoy_link *link, struct link_endpoint *endpoint, struct link_buffer *buffer);
+uint32_t convoy_link_queue_progress(struct convoy_link *link);
+void convoy_link_queue_drop(struct convoy_link *link, struct link_endpoint *endpoint);
+
+/* link_pieces.c: takes one piece; delivers the message that it completes. */
+void convoy_link_pieces_receive(struct convoy_link *link, const void *header, size_t header_bytes, const void *data,
+                                size_t bytes);
+void convoy_link_pieces_free(struct convoy_link *link);
+
+/* link_lanes.c: hands a whole message to the owner. */
+void convoy_link_deliver(struct convoy_link *link, const void *header, size_t header_bytes, const void *data,
+                         size_t bytes);
 
 #endif

@@ -41,20 +41,8 @@ static void buffer_sent(void *request, ucs_status_t ucx_status, void *argument)
     link->ucx->ucp_request_free(request);
 }
 
-/* The common way: UCX writes the message out, or copies it, before it returns. */
-static ucs_status_t send_inline(struct convoy_link *link, const struct link_endpoint *endpoint, const void *header,
-                                size_t header_bytes, const void *data, size_t bytes)
-{
-    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL,
-                                       .flags = UCP_AM_SEND_FLAG_EAGER};
-    ucs_status_ptr_t request =
-        link->ucx->ucp_am_send_nbx(endpoint->ep, LINK_AM_ID, header, header_bytes, data, bytes, &param);
-    return UCS_PTR_STATUS(request); /* a macro that evaluates its argument twice */
-}
-
-/* The link is not connected yet, its queue is full, or the message is large: UCX keeps our copy until it is through. */
-static ucs_status_t send_buffered(struct convoy_link *link, struct link_endpoint *endpoint, struct link_buffer *buffer,
-                                  size_t header_bytes, size_t bytes)
+/* Other transports than TCP: UCX keeps our copy until it is through. */
+static ucs_status_t send_buffered(struct convoy_link *link, struct link_endpoint *endpoint, struct link_buffer *buffer)
 {
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
@@ -66,8 +54,9 @@ static ucs_status_t send_buffered(struct convoy_link *link, struct link_endpoint
     buffer->endpoint = endpoint;
     endpoint->pending++;
     link->pending++;
-    ucs_status_ptr_t request = link->ucx->ucp_am_send_nbx(endpoint->ep, LINK_AM_ID, buffer->bytes, header_bytes,
-                                                          buffer->bytes + header_bytes, bytes, &param);
+    ucs_status_ptr_t request =
+        link->ucx->ucp_am_send_nbx(endpoint->ep, LINK_AM_ID, buffer->bytes, buffer->header_bytes,
+                                   buffer->bytes + buffer->header_bytes, buffer->data_bytes, &param);
     if (UCS_PTR_IS_PTR(request)) {
         return UCS_OK; /* buffer_sent has run already, or will */
     }
@@ -83,31 +72,44 @@ static void send_count(struct link_endpoint *endpoint, size_t bytes, bool is_inl
     link_count(&endpoint->inline_messages, is_inline);
 }
 
-static int32_t send_to(struct convoy_link *link, struct link_endpoint *endpoint, const void *header,
-                       size_t header_bytes, const void *data, size_t bytes)
+/* The connection does not stand yet, is busy, or the message is long: our copy follows when it can. */
+static ucs_status_t send_later(struct convoy_link *link, struct link_endpoint *endpoint,
+                               const struct link_message *message)
+{
+    struct link_buffer *buffer = link->free_buffers;
+    memcpy(buffer->bytes, message->header, message->header_bytes);
+    if (message->bytes != 0) {
+        memcpy(buffer->bytes + message->header_bytes, message->data, message->bytes);
+    }
+    buffer->header_bytes = message->header_bytes;
+    buffer->data_bytes = message->bytes;
+    if (!endpoint->is_tcp) {
+        return send_buffered(link, endpoint, buffer);
+    }
+    convoy_link_queue_push(link, endpoint, buffer);
+    return UCS_OK;
+}
+
+static int32_t send_to(struct convoy_link *link, struct link_endpoint *endpoint, const struct link_message *message)
 {
     ucs_status_t result = UCS_ERR_NO_RESOURCE;
+    size_t total = message->header_bytes + message->bytes;
     bool is_inline = endpoint->pending == 0; /* else it would overtake those in buffers */
-    if (is_inline) {
-        result = send_inline(link, endpoint, header, header_bytes, data, bytes);
+    if (is_inline && total <= endpoint->segment_bytes) {
+        result = convoy_link_send_now(link, endpoint, message, LINK_AM_ID);
     }
     if (result == UCS_ERR_NO_RESOURCE) {
-        struct link_buffer *buffer = link->free_buffers;
-        if (buffer == NULL) {
+        if (link->free_buffers == NULL) {
             return CONVOY_LIMIT;
         }
         is_inline = false;
-        memcpy(buffer->bytes, header, header_bytes);
-        if (bytes != 0) {
-            memcpy(buffer->bytes + header_bytes, data, bytes);
-        }
-        result = send_buffered(link, endpoint, buffer, header_bytes, bytes);
+        result = send_later(link, endpoint, message);
     }
     if (result != UCS_OK) {
         convoy_link_endpoint_fail(endpoint, result);
         return CONVOY_PEER_LOST;
     }
-    send_count(endpoint, header_bytes + bytes, is_inline);
+    send_count(endpoint, total, is_inline);
     return CONVOY_OK;
 }
 
@@ -122,7 +124,8 @@ int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *he
         return state == CONVOY_LINK_NONE ? CONVOY_BAD_STATE : CONVOY_PEER_LOST;
     }
     link_enter(link);
-    int32_t status = send_to(link, endpoint, header, header_bytes, data, bytes);
+    const struct link_message message = {header, header_bytes, data, bytes};
+    int32_t status = send_to(link, endpoint, &message);
     link_leave(link);
     return status;
 }

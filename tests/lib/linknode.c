@@ -58,7 +58,7 @@ void linknode_open(struct linknode *node, const struct rank *rank, const char *s
     EXPECT_OK(convoy_runtime_open(&config, &node->runtime, &error), &error);
     const struct convoy_link_options options = {.runtime = node->runtime,
                                                 .peer_count = LINKNODE_RANKS,
-                                                .message_bytes_max = LINKNODE_BYTES,
+                                                .message_bytes_max = LINKNODE_LONG_BYTES,
                                                 .recv = node_recv,
                                                 .down = node_down,
                                                 .user = node};
@@ -81,7 +81,7 @@ void linknode_connect(struct linknode *node, uint32_t peer)
 
 int32_t linknode_send(struct linknode *node, uint32_t peer, uint64_t number, size_t bytes)
 {
-    static _Thread_local uint8_t data[LINKNODE_BYTES]; /* ranks may be threads */
+    static _Thread_local uint8_t data[LINKNODE_LONG_BYTES]; /* ranks may be threads */
     const struct linknode_header header = {.number = number, .bytes = bytes, .from = node->rank->index};
     for (size_t i = 0; i < bytes; i++) {
         data[i] = pattern(number, i);

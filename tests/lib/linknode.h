@@ -15,6 +15,7 @@
 
 #define LINKNODE_RANKS 4
 #define LINKNODE_BYTES 16384u
+#define LINKNODE_LONG_BYTES 200000u /* the longest message that is taken */
 
 /* Lies in the ranks' shared memory. */
 struct linknode_shared {

@@ -86,6 +86,42 @@ static void test_link_flood_then_close_loses_nothing(void **state)
     run_ranks(2, flood, NULL);
 }
 
+static void long_messages(const struct rank *rank, void *argument)
+{
+    struct linknode node;
+    const char *segment = argument;
+    if (segment != NULL) {
+        EXPECT_EQUAL(setenv("UCX_TCP_TX_SEG_SIZE", segment, 1), 0);
+    }
+    linknode_open(&node, rank, NULL);
+    linknode_connect(&node, 1 - rank->index);
+    for (uint64_t i = 0; i < 100; i++) { /* the first ones before the connection stands; both sides at once */
+        size_t bytes = i % 3 == 0 ? LINKNODE_LONG_BYTES : i * 7919u % LINKNODE_LONG_BYTES;
+        EXPECT_STATUS(linknode_send(&node, 1 - rank->index, i, bytes), CONVOY_OK, NULL);
+        EXPECT(linknode_await(&node, &node.received, i > 10 ? i - 10 : 0, true, WAIT_MS));
+    }
+    EXPECT(linknode_await(&node, &node.received, 100, true, WAIT_MS));
+    EXPECT_EQUAL(node.received, 100);
+    EXPECT_EQUAL(node.last, 99);
+    EXPECT_EQUAL(node.wrong, 0);
+    rank_barrier(rank);
+    (void)linknode_close(&node, CLOSE_NS);
+}
+
+/* Longer than a segment of UCX's, so in pieces: they arrive whole and in order between the short ones. */
+static void test_link_message_longer_than_a_segment_arrives_whole(void **state)
+{
+    (void)state;
+    run_ranks(2, long_messages, NULL);
+}
+
+static void test_link_host_that_chose_short_segments_is_adapted_to(void **state)
+{
+    char segment[] = "2k";
+    (void)state;
+    run_ranks(2, long_messages, segment);
+}
+
 static void inline_share(const struct rank *rank, void *argument)
 {
     struct linknode node;
@@ -359,6 +395,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_link_ping_pong_carries_every_message_whole),
         cmocka_unit_test(test_link_flood_then_close_loses_nothing),
+        cmocka_unit_test(test_link_message_longer_than_a_segment_arrives_whole),
+        cmocka_unit_test(test_link_host_that_chose_short_segments_is_adapted_to),
         cmocka_unit_test(test_link_connected_message_goes_out_inline),
         cmocka_unit_test(test_link_sleeping_receiver_misses_no_wakeup),
         cmocka_unit_test(test_link_armed_descriptor_becomes_readable_with_a_message),
