@@ -212,6 +212,8 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
+INTEGRATION_TESTS += lifecycle
+
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments fork state_table structs
 ABI_TESTS += $(HANDLE_TESTS)

@@ -223,6 +223,7 @@ struct bad_options {
 
 static const int32_t ids_twice[3] = {4, 7, 4};
 static const int32_t ids_negative[2] = {0, -3};
+static const int32_t ids_good[2] = {0, 1};
 
 static void no_name(struct convoy_group_options *options) { options->name = NULL; }
 static void long_name(struct convoy_group_options *options) { options->name_length = 128; }
@@ -252,7 +253,8 @@ static void negative(struct convoy_group_options *options)
 
 static void no_way_to_meet(struct convoy_group_options *options)
 {
-    twice(options);
+    negative(options);
+    options->member_ids = ids_good;
     options->rendezvous = NULL;
 }
 
