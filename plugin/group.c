@@ -54,6 +54,7 @@ int32_t convoy_group_reopen(convoy_group *group, uint64_t timeout_ns, struct con
     }
     if (status == CONVOY_OK) {
         convoy_stats_event(group->record.stats, CONVOY_EVENT_REOPEN);
+        group->record.is_broken = false;
     }
     if (status == CONVOY_OK && result_out != NULL) {
         convoy_sized_out_end(result_out, &CONVOY_SHAPE(reopen_result), &result);
@@ -70,8 +71,15 @@ int32_t convoy_group_abandon(convoy_group *group, convoy_operation operation, st
         return status;
     }
     convoy_stats_event(group->record.stats, CONVOY_EVENT_ABANDON);
-    status = convoy_poll_owns(group->poll, operation) ? convoy_poll_abandon(group->poll, operation, error)
-                                                      : convoy_engine_abandon(group->engine, operation, error);
+    if (convoy_poll_owns(group->poll, operation)) {
+        status = convoy_poll_abandon(group->poll, operation, error);
+    } else {
+        status = convoy_engine_abandon(group->engine, operation, error);
+        const struct convoy_record_sync round = {.status = status, .width = group->schema.count};
+        if (status != CONVOY_OK) { /* OK: the round has ended well, and whoever tests it records that */
+            convoy_record_sync(&group->record, &round);
+        }
+    }
     status = convoy_group_status(group, status, error);
     convoy_group_leave(group);
     return status;

@@ -9,6 +9,7 @@
 int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, struct convoy_error *error)
 {
     record->stats = convoy_memory_zalloc(sizeof *record->stats);
+    record->poll_operation = CONVOY_OPERATION_POLL;
     convoy_stall_init(&record->stall, CONVOY_RECORD_STALL_ROUNDS);
     if (record->stats == NULL ||
         convoy_call_log_create(log_entries, CONVOY_RECORD_ENTRY_BYTES, &record->log) != CONVOY_OK) {
@@ -161,6 +162,11 @@ static inline bool record_is_joined(const struct convoy_poll_record *round)
     return is_joined;
 }
 
+static bool record_is_loss(int32_t status)
+{
+    return status == CONVOY_BROKEN || status == CONVOY_PEER_LOST;
+}
+
 void convoy_record_poll(void *user, const struct convoy_poll_record *round)
 {
     struct convoy_record *record = user;
@@ -200,6 +206,8 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round)
     convoy_call_log_put(record->log, &header, input.bytes, &end);
     record_count(record, header.operation, round->status, entries, entries, call_ns);
     record->list_count = round->list_count;
+    record->poll_operation = header.operation;
+    record->is_broken = round->status < CONVOY_OK && record_is_loss(round->status);
     record_stall(record, entries == 0 || record_has_moved(record, round, &output, shape));
 }
 
@@ -230,38 +238,81 @@ void convoy_record_poll_counts(struct convoy_record *record, const struct convoy
     }
 }
 
-void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round)
+/* Statuses that the caller's call got and the round did not. */
+static bool record_is_refusal(int32_t status)
 {
-    uint64_t call_ns = record_take_time(record);
-    record_count(record, CONVOY_OPERATION_SYNC, round->status, 1, round->width * 8u, call_ns);
-    int64_t row[CONVOY_SYNC_COLUMNS_MAX];
-    uint32_t width = round->width < CONVOY_SYNC_COLUMNS_MAX ? round->width : CONVOY_SYNC_COLUMNS_MAX;
-    bool has_row = round->call != NULL && round->call->row != NULL;
-    for (uint32_t i = 0; has_row && i < width; i++) {
-        size_t stride = round->call->row_stride != 0 ? round->call->row_stride : sizeof row[0];
-        memcpy(&row[i], (const uint8_t *)round->call->row + i * stride, sizeof row[0]);
+    return status / 100 == CONVOY_INVALID_ARGUMENT / 100 || status == CONVOY_BUSY;
+}
+
+void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, int32_t status)
+{
+    if (status == CONVOY_TIMED_OUT || status == CONVOY_CANCELED) {
+        const struct convoy_stats_sample sample = {.operation = operation, .status = status};
+        convoy_stats_round(record->stats, &sample);
     }
+}
+
+void convoy_record_sync_prepare(struct convoy_record *record, const struct convoy_sync_call *call, uint32_t width)
+{
+    struct convoy_record_input *input = &record->inputs[record->input ^ 1];
+    size_t stride = call->row_stride != 0 ? call->row_stride : sizeof input->row[0];
+    bool has_row = call->row != NULL && (call->critical_flags & CONVOY_CALL_ERROR_ROW) == 0 &&
+                   stride >= sizeof input->row[0];
+    input->tag = call->tag;
+    input->votes = call->votes;
+    input->count = has_row ? width : 0;
+    for (uint32_t i = 0; i < input->count; i++) {
+        memcpy(&input->row[i], (const uint8_t *)call->row + i * stride, sizeof input->row[0]);
+    }
+}
+
+void convoy_record_sync_started(struct convoy_record *record, int32_t status)
+{
+    if (!record_is_refusal(status) && !(record->is_broken && record_is_loss(status))) {
+        record->input ^= 1;
+        record->is_gathering = true;
+    }
+}
+
+static void record_log_sync(struct convoy_record *record, const struct convoy_record_sync *round, uint64_t duration_ns)
+{
+    const struct convoy_record_input *input = &record->inputs[record->input];
     struct convoy_call_header header;
-    struct convoy_call_end end = {.status = round->status, .duration_ns = call_ns};
+    struct convoy_call_end end = {.status = round->status, .duration_ns = duration_ns};
     memset(&header, 0, offsetof(struct convoy_call_header, lists));
-    header.tag = round->call != NULL ? round->call->tag : 0;
-    header.votes = round->call != NULL ? round->call->votes : 0;
+    header.tag = input->tag;
+    header.votes = input->votes;
     header.operation = CONVOY_OPERATION_SYNC;
     header.list_count = 1;
-    header.input_bytes = has_row ? width * 8 : 0;
-    header.lists[0].input_count = has_row ? width : 0;
+    header.input_bytes = input->count * 8;
+    header.lists[0].input_count = input->count;
     header.lists[0].value_bytes = 8;
-    header.lists[0].width = width;
+    header.lists[0].width = round->width;
     header.lists[0].name[0] = '\0';
     if (round->status == CONVOY_OK) {
         header.round = round->result->round;
         header.epoch = round->result->epoch;
         end.votes_and = round->result->votes_and;
         end.votes_or = round->result->votes_or;
-        size_t values = round->result->table != NULL ? (size_t)round->cells * width : 0;
+        size_t values = round->result->table != NULL ? (size_t)round->cells * round->width : 0;
         end.output_counts[0] = (uint32_t)values;
         end.output = round->result->table;
         end.output_bytes = (uint32_t)(values * 8);
     }
-    convoy_call_log_put(record->log, &header, row, &end);
+    convoy_call_log_put(record->log, &header, input->row, &end);
+}
+
+void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round)
+{
+    bool is_open = round->status == CONVOY_IN_PROGRESS || round->status == CONVOY_TIMED_OUT ||
+                   round->status == CONVOY_CANCELED;
+    convoy_record_gave_up(record, CONVOY_OPERATION_SYNC, round->status);
+    if (!record->is_gathering || is_open || record_is_refusal(round->status)) {
+        return;
+    }
+    record->is_gathering = false;
+    record->is_broken = record_is_loss(round->status);
+    uint64_t call_ns = record_take_time(record);
+    record_count(record, CONVOY_OPERATION_SYNC, round->status, 1, round->width * 8u, call_ns);
+    record_log_sync(record, round, call_ns);
 }

@@ -18,6 +18,14 @@
 #define CONVOY_RECORD_ENTRY_BYTES 1024u /* input and output kept of one round */
 #define CONVOY_RECORD_STALL_ROUNDS 1000u
 
+/* What a sync call brought, copied when it starts: the row may lie where the result goes. */
+struct convoy_record_input {
+    uint64_t tag;
+    uint32_t votes;
+    uint32_t count; /* values of row; 0 = the fallbacks, or an error row */
+    int64_t row[CONVOY_SYNC_COLUMNS_MAX];
+};
+
 struct convoy_record {
     struct convoy_group_stats *stats;
     struct convoy_call_log *log;
@@ -30,6 +38,11 @@ struct convoy_record {
     uint32_t output_bytes;
     uint64_t digest;
     uint8_t output[CONVOY_RECORD_ENTRY_BYTES];
+    uint32_t poll_operation; /* CONVOY_OPERATION_* of the last poll round */
+    uint32_t input; /* which of inputs is the open or last sync round's; the other is for the call that starts */
+    struct convoy_record_input inputs[2];
+    bool is_gathering; /* a sync round is open and its end not recorded */
+    bool is_broken;    /* the last round ended BROKEN or PEER_LOST: starts are refused with that and are no rounds */
 };
 
 int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, struct convoy_error *error);
@@ -47,13 +60,22 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round);
 /* What a finished poll call says beside that. */
 void convoy_record_poll_counts(struct convoy_record *record, const struct convoy_poll_result *result);
 
-/* The end of a sync call. row: as the caller gave it. result: filled on OK. */
+/* A wait gave up (TIMED_OUT, CANCELED): counted, but the round is not over. Other statuses: nothing. */
+void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, int32_t status);
+
+/* Copies what a sync call of `width` columns brings, before the call. */
+void convoy_record_sync_prepare(struct convoy_record *record, const struct convoy_sync_call *call, uint32_t width);
+
+/* The call went out, or was refused by status: what was prepared is the open round's, or nobody's. */
+void convoy_record_sync_started(struct convoy_record *record, int32_t status);
+
+/* What a sync call or an abandon has ended with. result: filled on OK. cells: rows of its table. A status that says
+ * nothing of the round, or a round that is recorded already, is no end. */
 struct convoy_record_sync {
-    const struct convoy_sync_call *call;
     const struct convoy_sync_result *result;
     int32_t status;
     uint32_t width;
-    uint32_t cells; /* rows of the table */
+    uint32_t cells;
 };
 void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round);
 

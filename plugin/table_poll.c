@@ -146,6 +146,17 @@ static int32_t table_reduce_start(convoy_group *group, const struct convoy_poll_
     return status;
 }
 
+/* Says that nothing has moved for an interval of rounds. */
+__attribute__((noinline)) static void poll_tell_stall(struct convoy_group *group)
+{
+    struct convoy_log *log = &group->context->runtime->log;
+    convoy_log_line(log, CONVOY_LOG_WARN, "group %.*s rank %d stalled: no state has changed for %llu rounds",
+                    (int)group->options.name_length, group->options.name, group->options.own_id,
+                    (unsigned long long)group->record.stall.still);
+    group->record.stalls = 0;
+    convoy_log_flush(log);
+}
+
 /* What reduce_test and reduce_wait, one and two levels, share. is_waiting false: timeout_ns does not count. */
 struct poll_end {
     convoy_operation operation;
@@ -190,6 +201,11 @@ static int32_t poll_end(convoy_group *group, const struct poll_end *end, struct 
     }
     if (status == CONVOY_OK) {
         convoy_record_poll_counts(&group->record, full.full);
+    } else {
+        convoy_record_gave_up(&group->record, group->record.poll_operation, status);
+    }
+    if (group->record.stalls != 0) {
+        poll_tell_stall(group);
     }
     status = convoy_group_status(group, status, error);
     if (second != NULL) {
@@ -255,7 +271,10 @@ static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *
         }
     }
     if (status < CONVOY_OK) {
+        convoy_record_gave_up(&group->record, group->record.poll_operation, status);
         status = convoy_group_status(group, status, error);
+    } else if (group->record.stalls != 0) {
+        poll_tell_stall(group);
     }
     convoy_group_leave(group);
     return status;

@@ -63,11 +63,9 @@ static int32_t sync_settle(struct convoy_group *group, struct convoy_error *erro
     return convoy_poll_settle(group->poll, 0, error);
 }
 
-static void sync_record(struct convoy_group *group, const struct convoy_sync_call *call,
-                        const struct convoy_sync_result *result, int32_t status)
+static void sync_record(struct convoy_group *group, const struct convoy_sync_result *result, int32_t status)
 {
     const struct convoy_record_sync round = {
-        .call = call,
         .result = result,
         .status = status,
         .width = group->schema.count,
@@ -91,7 +89,9 @@ static int32_t table_gather_start(convoy_group *group, const struct convoy_sync_
     }
     if (status == CONVOY_OK) {
         convoy_record_start(&group->record);
+        convoy_record_sync_prepare(&group->record, &full, group->schema.count);
         status = convoy_sync_start(group->sync, &full, operation_out, error);
+        convoy_record_sync_started(&group->record, status);
     }
     return sync_leave(group, status, error);
 }
@@ -107,9 +107,7 @@ static int32_t table_gather_test(convoy_group *group, convoy_operation operation
     status = sync_result_begin(&full, result_out, error);
     if (status == CONVOY_OK) {
         status = convoy_sync_test(group->sync, operation, &full.result, error);
-        if (status != CONVOY_IN_PROGRESS) {
-            sync_record(group, NULL, &full.result, status);
-        }
+        sync_record(group, &full.result, status);
         sync_result_end(&full, result_out, status);
     }
     return sync_leave(group, status, error);
@@ -126,7 +124,7 @@ static int32_t table_gather_wait(convoy_group *group, convoy_operation operation
     status = sync_result_begin(&full, result_out, error);
     if (status == CONVOY_OK) {
         status = convoy_sync_wait(group->sync, operation, timeout_ns, &full.result, error);
-        sync_record(group, NULL, &full.result, status);
+        sync_record(group, &full.result, status);
         sync_result_end(&full, result_out, status);
     }
     return sync_leave(group, status, error);
@@ -150,8 +148,10 @@ static int32_t table_gather(convoy_group *group, const struct convoy_sync_call *
     }
     if (status == CONVOY_OK) {
         convoy_record_start(&group->record);
+        convoy_record_sync_prepare(&group->record, &full, group->schema.count);
         status = convoy_sync_gather(group->sync, &full, timeout_ns, &out.result, error);
-        sync_record(group, &full, &out.result, status);
+        convoy_record_sync_started(&group->record, status);
+        sync_record(group, &out.result, status);
         sync_result_end(&out, result_out, status);
     }
     return sync_leave(group, status, error);
