@@ -215,7 +215,7 @@ $(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
 INTEGRATION_TESTS += lifecycle
 
 # Tests that walk over all calls of the tables.
-HANDLE_TESTS := arguments fork state_table structs
+HANDLE_TESTS := arguments fork observability state_table structs
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
 $(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o
