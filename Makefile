@@ -21,7 +21,7 @@ RUN_ARGS ?=
 
 CORE_SOURCES := error fault latency log memory negotiate settings status
 NET_SOURCES := auth bootstrap dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
-ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial remote remote_peers remote_reopen remote_round remote_status remote_wire reopen report report_text seal segment stall stats stats_prometheus wait
+ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial remote remote_peers remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal segment stall stats stats_prometheus wait
 POLL_SOURCES := capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 result table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement row schema sync
@@ -44,7 +44,7 @@ INTEGRATION_SCRIPTS := doctor_cli package_list readme_example readme_settings ru
 FAULT_TESTS := kill_points
 FAULT_SOURCES := party
 ABI_TESTS := hygiene load
-FUZZERS := elf hello poll_payload
+FUZZERS := elf hello poll_payload round sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin rank ranks scenarios
 UNIT_LIB_SOURCES := linknode ucx_case

@@ -16,9 +16,10 @@
 
 #include "round/partial.h"
 #include "round/remote.h"
+#include "round/schedule.h"
 
 #define CONVOY_TOKEN_BYTES 16u
-#define CONVOY_HOSTS_MAX 16u
+#define CONVOY_HOSTS_MAX CONVOY_SCHEDULE_HOSTS_MAX
 #define CONVOY_REMOTE_NOBODY UINT32_MAX
 
 enum convoy_message_kind {

@@ -84,6 +84,17 @@ static bool round_is_doomed(const struct convoy_remote *remote, const struct con
            (head.flags & CONVOY_PARTIAL_FAILED) != 0;
 }
 
+/* The hosts that a round of this generation hears from. A host that was lost since still counts: it failed the round. */
+static uint64_t round_peers(const struct convoy_remote *remote)
+{
+    struct convoy_schedule schedule = {.host_count = remote->host_count, .own_host = remote->own_host};
+    for (uint32_t host = 0; host < remote->host_count; host++) {
+        bool takes_part = !remote->hosts[host].is_lost || remote->hosts[host].member_count != 0;
+        schedule.taking_part |= (uint64_t)takes_part << host;
+    }
+    return convoy_schedule_peers(&schedule, 0); /* all there is: convoy_schedule_hops is 1 */
+}
+
 /* Adds up the heads of all hosts; false while one is missing. A failure decides at once. */
 static bool round_combine(struct convoy_remote *remote, struct convoy_partial_head *head)
 {
@@ -99,11 +110,8 @@ static bool round_combine(struct convoy_remote *remote, struct convoy_partial_he
     if (is_complete) {
         (void)convoy_partial_read(head, own->bytes, own->length, engine->member_count);
     }
-    for (uint32_t host = 0; host < remote->host_count; host++) {
-        const struct convoy_remote_host *from = &remote->hosts[host];
-        if (host == remote->own_host || (from->is_lost && from->member_count == 0)) {
-            continue;
-        }
+    for (uint64_t peers = round_peers(remote); peers != 0;) {
+        const struct convoy_remote_host *from = &remote->hosts[convoy_schedule_take(&peers)];
         const struct convoy_remote_box *box = &from->partial[word & 1];
         bool is_doomed = round_is_doomed(remote, &from->partial[0]) || round_is_doomed(remote, &from->partial[1]);
         if (box->word != word && is_doomed) {
@@ -128,9 +136,10 @@ static int32_t round_merge_payloads(struct convoy_remote *remote, struct convoy_
     const struct convoy_segment_blob *mine = convoy_segment_partial(&engine->segment, round_of(engine));
     own->merge->begin(own->merge_state);
     int32_t status = own->merge->partial(own->merge_state, mine->bytes + sizeof *head, mine->length - sizeof *head);
-    for (uint32_t host = 0; host < remote->host_count && status == CONVOY_OK; host++) {
+    for (uint64_t peers = round_peers(remote); peers != 0 && status == CONVOY_OK;) {
+        uint32_t host = convoy_schedule_take(&peers);
         const struct convoy_remote_box *box = &remote->hosts[host].partial[word & 1];
-        if (host != remote->own_host && box->word == word) {
+        if (box->word == word) {
             status = own->merge->partial(own->merge_state, box->bytes + sizeof *head, box->length - sizeof *head);
             head->culprit = status != CONVOY_OK ? remote->hosts[host].leader : head->culprit;
         }
@@ -155,12 +164,8 @@ static size_t round_build_rows(struct convoy_remote *remote, struct convoy_parti
         remote->diverged_count = (uint32_t)count;
         convoy_remote_broadcast(remote, CONVOY_MESSAGE_ROWS, word, rows, count * sizeof *rows);
     }
-    for (uint32_t host = 0; host < remote->host_count; host++) {
-        const struct convoy_remote_host *from = &remote->hosts[host];
-        const struct convoy_remote_box *box = &from->rows[word & 1];
-        if (host == remote->own_host || (from->is_lost && from->member_count == 0)) {
-            continue;
-        }
+    for (uint64_t peers = round_peers(remote); peers != 0;) {
+        const struct convoy_remote_box *box = &remote->hosts[convoy_schedule_take(&peers)].rows[word & 1];
         if (box->word != word && CONVOY_MUTATED(second_hop_skipped)) {
             continue;
         }
