@@ -65,8 +65,8 @@ static void finish_member(struct convoy_engine *engine, struct convoy_round_pass
         }
         return;
     }
-    if (own->is_error) {
-        return; /* this member brought no row of its own to line the others' up with */
+    if (own->is_error && !(own->errors_as_presence && cell->fingerprint == engine->fingerprint)) {
+        return; /* this member brought no row of its own to line the others' up with, and needs no result */
     }
     uint32_t length = cell->info & CONVOY_INFO_LENGTH_MASK;
     pass->merge_status = length <= engine->blob_bytes_max
@@ -97,6 +97,11 @@ void convoy_engine_pass(struct convoy_engine *engine, struct convoy_round_pass *
             continue;
         }
         finish_member(engine, pass, member, cell);
+    }
+    if (own->is_error && own->errors_as_presence && engine->reference != 0 &&
+        engine->reference != engine->fingerprint) { /* the others did something else: there is no table to be in */
+        pass->error_member = engine->own_index;
+        pass->error_reason = own->error_reason;
     }
 }
 

@@ -38,7 +38,8 @@ static void reduce(struct grid_rank *self, struct scenario_host *host, uint8_t *
         return;
     }
     convoy_operation operation = 0;
-    EXPECT_OK(poll->reduce2_start(self->levels.first->group, self->levels.second->group, &call, &operation, error), error);
+    EXPECT_OK(poll->reduce2_start(self->levels.first->group, self->levels.second->group, &call, &operation, error),
+              error);
     EXPECT_OK(poll->reduce2_wait(self->levels.first->group, operation, CROWD_WAIT_NS, &result, error), error);
 }
 
@@ -69,7 +70,8 @@ static void run_scenario(struct grid_rank *self, uint32_t index, enum scenario_f
     EXPECT_EQUAL(strlen(hosts[index].trail), strlen(expected.trails[index]));
     EXPECT_BYTES(states, form == SCENARIO_TWO_LEVEL ? expected.all : expected.firsts[index], sizeof states);
     expect_log(self->levels.first, &self->first_calls, 1, expected.inputs[index], expected.firsts[index]);
-    expect_log(self->levels.second, &self->second_calls, form == SCENARIO_TWO_LEVEL, expected.firsts[index], expected.all);
+    expect_log(self->levels.second, &self->second_calls, form == SCENARIO_TWO_LEVEL, expected.firsts[index],
+               expected.all);
 }
 
 static void run(const struct rank *rank, void *crowd)

@@ -89,7 +89,8 @@ static bool storm_is_canceled(const struct storm *storm, uint32_t rank, uint64_t
 {
     uint64_t last = round / STORM_EVERY * STORM_EVERY;
     uint64_t delay = mix(last * STORM_MEMBERS + rank) % 5;
-    return last != 0 && round >= last + delay && storm->born[at] < last && mix(storm->live[at] ^ last) % STORM_LIVE < STORM_HIT;
+    bool is_hit = storm->born[at] < last && mix(storm->live[at] ^ last) % STORM_LIVE < STORM_HIT;
+    return last != 0 && round >= last + delay && is_hit;
 }
 
 static uint8_t storm_state(const struct storm *storm, uint32_t rank, uint64_t round, uint32_t at)
@@ -139,7 +140,7 @@ static void storm_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* sgl-project/sglang issue 34572, PR 34569: cancellations reach each rank at another time; every rank applies the same
+/* sgl-project/sglang issue 34572, PR 34569: cancellations reach each rank at another time; all apply the same
  * list of (round, key, outcome). */
 static void test_reports_keyed_abort_storms_are_applied_alike(void **state)
 {
@@ -206,8 +207,9 @@ static void late_reduce(struct keyed *keyed, struct crowd_levels *levels)
     const struct convoy_poll_table *poll = levels->first->plugin.poll;
     struct convoy_error *error = &levels->first->error;
     convoy_operation operation = 0;
-    EXPECT_OK(poll->reduce2_start(levels->first->group, levels->second->group, &keyed->exchange.call, &operation, error),
-              error);
+    EXPECT_OK(
+        poll->reduce2_start(levels->first->group, levels->second->group, &keyed->exchange.call, &operation, error),
+        error);
     EXPECT_OK(poll->reduce2_wait(levels->first->group, operation, CROWD_WAIT_NS, &keyed->exchange.result, error),
               error);
 }
@@ -238,8 +240,8 @@ static void late_run(const struct rank *rank, void *crowd)
     crowd_levels_close(rank, &levels);
 }
 
-/* sgl-project/sglang issue 21297, PR 21299: known in rounds 5, 6, 8 and 12 on the four ranks of a 2 x 2 shard: "not yet"
- * until the last knows it, never Failed, never an error. */
+/* sgl-project/sglang issue 21297, PR 21299: known in rounds 5, 6, 8 and 12 on the four ranks of a 2 x 2 shard: "not
+ * yet" until the last knows it, never Failed, never an error. */
 static void test_reports_keyed_late_key_is_bootstrapping_until_all_know_it(void **state)
 {
     (void)state;
@@ -329,8 +331,9 @@ static void twice_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* sgl-project/sglang issue 40125. The report wants an error for that key only; by design.md the whole call is refused,
- * with the key named, and the other rank learns of it at once. The old request's late failure does not reach the new. */
+/* sgl-project/sglang issue 40125. The report wants an error for that key only; by design.md the whole call is
+ * refused, with the key named, and the other rank learns of it at once. The old request's late failure does not
+ * reach the new. */
 static void test_reports_keyed_duplicate_is_refused_and_reuse_is_told_apart(void **state)
 {
     (void)state;

@@ -50,8 +50,8 @@ static void lengths_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* sgl-project/sglang PR 37909: 8, 1, 1 and 1 entries: the same status on all, who brought what, nobody dies, and the next
- * call works. Then equal counts of other requests. */
+/* sgl-project/sglang PR 37909: 8, 1, 1 and 1 entries: the same status on all, who brought what, nobody dies, and the
+ * next call works. Then equal counts of other requests. */
 static void test_reports_poll_other_lengths_diverge_and_the_next_call_works(void **state)
 {
     (void)state;
@@ -126,8 +126,8 @@ static void bad_states_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* sgl-project/sglang PR 31075, PR 14494: a state that is none is refused with value and place, the peer gets a status in
- * that round, and nobody is queued for ever. */
+/* sgl-project/sglang PR 31075, PR 14494: a state that is none is refused with value and place, the peer gets a
+ * status in that round, and nobody is queued for ever. */
 static void test_reports_poll_unknown_states_are_refused_and_told(void **state)
 {
     (void)state;
@@ -166,8 +166,8 @@ static void pairs_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* sgl-project/sglang issue 29725: groups {0, 2} and {1, 3} come from lists; nobody's place is derived by division, and a
- * list without the caller is refused. */
+/* sgl-project/sglang issue 29725: groups {0, 2} and {1, 3} come from lists; nobody's place is derived by division,
+ * and a list without the caller is refused. */
 static void test_reports_poll_groups_are_explicit_lists(void **state)
 {
     (void)state;
@@ -224,8 +224,8 @@ static void stuck_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* NVIDIA/TensorRT-LLM PR 15363: a transfer that never gets ready on one rank holds up nothing but itself: each round ends
- * inside its budget and the other keys succeed everywhere. */
+/* NVIDIA/TensorRT-LLM PR 15363: a transfer that never gets ready on one rank holds up nothing but itself: each round
+ * ends inside its budget and the other keys succeed everywhere. */
 static void test_reports_poll_unready_entry_blocks_no_round(void **state)
 {
     (void)state;
@@ -276,8 +276,8 @@ static void counts_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* NVIDIA/nccl issues 1394 and 1417: some pairs of sizes hung, others gave wrong tails. Here every pair is found, at every
- * size, and nothing is written. */
+/* NVIDIA/nccl issues 1394 and 1417: some pairs of sizes hung, others gave wrong tails. Here every pair is found, at
+ * every size, and nothing is written. */
 static void test_reports_poll_count_mismatch_is_found_at_every_size(void **state)
 {
     (void)state;
@@ -310,8 +310,8 @@ static void zero_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* pytorch/gloo issue 179, PR 356, pytorch/pytorch issue 85234: zero elements between normal rounds are a success with no
- * data written, NULL included, for the gather as well. */
+/* pytorch/gloo issue 179, PR 356, pytorch/pytorch issue 85234: zero elements between normal rounds are a success
+ * with no data written, NULL included, for the gather as well. */
 static void test_reports_poll_zero_elements_are_a_round_like_any_other(void **state)
 {
     (void)state;

@@ -113,7 +113,8 @@ static void requests_reduce(struct scheduler *scheduler, struct plugin_member *m
                                         .lists = &list_result,
                                         .list_stride = sizeof list_result,
                                         .list_capacity = 1};
-    EXPECT_OK(member->plugin.poll->reduce(member->group, &call, CROWD_WAIT_NS, &result, &member->error), &member->error);
+    EXPECT_OK(member->plugin.poll->reduce(member->group, &call, CROWD_WAIT_NS, &result, &member->error),
+              &member->error);
     scheduler->foreign += list_result.foreign_count;
 }
 
@@ -197,10 +198,8 @@ static void run(const struct rank *rank, void *crowd)
     }
 }
 
-/*
- * sgl-project/sglang issues 17259 and 22716, PR 17430: 64 slots, 32 live requests, writes that come late into slots that
- * have a new owner by then. The gate compares key and generation; not one foreign payload is accepted.
- */
+/* sgl-project/sglang issues 17259 and 22716, PR 17430: 64 slots, 32 live requests, writes that come late into slots
+ * that have a new owner by then. The gate compares key and generation; not one foreign payload is accepted. */
 static void test_reports_stamps_late_writes_are_never_taken_for_the_new_owner(void **state)
 {
     (void)state;
