@@ -62,6 +62,7 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
         .group = &group->options,
         .timeout_ns = group->options.timeout_ns,
         .record = convoy_record_poll,
+        .repeat = convoy_record_poll_repeat,
         .record_user = &group->record,
     };
     int32_t status = convoy_poll_open(&poll_options, &group->poll, error);

@@ -111,18 +111,16 @@ __attribute__((noinline)) static uint64_t record_digest(const struct convoy_poll
     return digest;
 }
 
-/* Whether the outcome differs from that of the last poll round. shape: of its lists. */
-static inline bool record_has_moved(struct convoy_record *record, const struct convoy_poll_record *round,
-                                    const struct record_bytes *output, uint64_t shape)
+/* Whether the outcome differs from that of the last poll round. digest: of what `bytes` does not show. */
+static inline bool record_has_moved(struct convoy_record *record, uint64_t digest, const uint8_t *bytes, uint32_t length)
 {
-    uint64_t digest = output->is_cut ? shape ^ record_digest(round) : shape;
-    bool has_moved = digest != record->digest || output->length != record->output_bytes ||
-                     (output->length != 0 && memcmp(output->bytes, record->output, output->length) != 0);
-    if (has_moved) {
+    bool has_moved = digest != record->digest || length != record->output_bytes ||
+                     (length != 0 && memcmp(bytes, record->output, length) != 0);
+    if (__builtin_expect(has_moved, 0)) {
         record->digest = digest;
-        record->output_bytes = output->length;
-        if (output->length != 0) {
-            memcpy(record->output, output->bytes, output->length);
+        record->output_bytes = length;
+        if (length != 0) {
+            memcpy(record->output, bytes, length);
         }
     }
     return has_moved;
@@ -204,39 +202,56 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round)
     end.output = output.bytes;
     end.output_bytes = output.length;
     convoy_call_log_put(record->log, &header, input.bytes, &end);
+    if (round->status == CONVOY_OK) {
+        record->has_form = round->may_repeat && is_joined && !output.is_cut;
+        record->form_operation = header.operation;
+        record->form_shape = shape;
+        record->form_entries = entries;
+        convoy_call_form_make(&record->form, record->log, &header, &end);
+    }
     record_count(record, header.operation, round->status, entries, entries, call_ns);
     record->list_count = round->list_count;
     record->poll_operation = header.operation;
     record->is_broken = round->status < CONVOY_OK && record_is_loss(round->status);
-    record_stall(record, entries == 0 || record_has_moved(record, round, &output, shape));
+    uint64_t digest = output.is_cut ? shape ^ record_digest(round) : shape;
+    record_stall(record, entries == 0 || record_has_moved(record, digest, output.bytes, output.length));
 }
 
-void convoy_record_poll_counts(struct convoy_record *record, const struct convoy_poll_result *result)
+bool convoy_record_poll_repeat(void *user, const struct convoy_poll_repeat *round)
+{
+    struct convoy_record *record = user;
+    if (!record->has_form) {
+        return false;
+    }
+    record->is_broken = false;
+    uint32_t entries = record->form_entries;
+    const struct convoy_call_values values = {
+        .round = round->round,
+        .epoch = round->epoch,
+        .tag = round->tag,
+        .duration_ns = record_take_time(record),
+        .input = round->input,
+        .output = round->output,
+    };
+    convoy_call_log_put_form(record->log, &record->form, &values);
+    convoy_stats_round_ok(record->stats, record->form_operation, entries, entries, values.duration_ns);
+    record_stall(record, entries == 0 || record_has_moved(record, record->form_shape, round->output, entries));
+    return true;
+}
+
+void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result)
 {
     struct convoy_operation_stats *stats = &record->stats->operations[CONVOY_OPERATION_POLL - 1];
-    uint64_t unknown = 0;
-    uint64_t foreign = 0;
-    uint64_t demoted = 0;
-    uint64_t injected = 0;
-    uint32_t any = 0;
-    size_t count = result->list_capacity < record->list_count ? result->list_capacity : record->list_count;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < result->list_capacity && i < record->list_count; i++) {
         const struct convoy_poll_list_result *list = &result->lists[i];
-        any |= list->unknown_count | list->foreign_count | list->demoted_count | list->injected_count;
-    }
-    for (size_t i = 0; any != 0 && i < count; i++) {
-        unknown += result->lists[i].unknown_count;
-        foreign += result->lists[i].foreign_count;
-        demoted += result->lists[i].demoted_count;
-        injected += result->lists[i].injected_count;
-    }
-    if (any != 0) {
-        (void)atomic_fetch_add_explicit(&stats->unknown_states, unknown, memory_order_relaxed);
-        (void)atomic_fetch_add_explicit(&stats->foreign_stamps, foreign, memory_order_relaxed);
-        (void)atomic_fetch_add_explicit(&stats->demoted, demoted, memory_order_relaxed);
-        (void)atomic_fetch_add_explicit(&stats->injected, injected, memory_order_relaxed);
+        (void)atomic_fetch_add_explicit(&stats->unknown_states, list->unknown_count, memory_order_relaxed);
+        (void)atomic_fetch_add_explicit(&stats->foreign_stamps, list->foreign_count, memory_order_relaxed);
+        (void)atomic_fetch_add_explicit(&stats->demoted, list->demoted_count, memory_order_relaxed);
+        (void)atomic_fetch_add_explicit(&stats->injected, list->injected_count, memory_order_relaxed);
     }
 }
+
+/* -- sync ---------------------------------------------------------------------------------------------------------- */
 
 /* Statuses that the caller's call got and the round did not. */
 static bool record_is_refusal(int32_t status)
@@ -261,6 +276,10 @@ void convoy_record_sync_prepare(struct convoy_record *record, const struct convo
     input->tag = call->tag;
     input->votes = call->votes;
     input->count = has_row ? width : 0;
+    if (has_row && stride == sizeof input->row[0]) {
+        memcpy(input->row, call->row, input->count * sizeof input->row[0]);
+        return;
+    }
     for (uint32_t i = 0; i < input->count; i++) {
         memcpy(&input->row[i], (const uint8_t *)call->row + i * stride, sizeof input->row[0]);
     }
@@ -268,7 +287,7 @@ void convoy_record_sync_prepare(struct convoy_record *record, const struct convo
 
 void convoy_record_sync_started(struct convoy_record *record, int32_t status)
 {
-    if (!record_is_refusal(status) && !(record->is_broken && record_is_loss(status))) {
+    if (status == CONVOY_OK || (!record_is_refusal(status) && !(record->is_broken && record_is_loss(status)))) {
         record->input ^= 1;
         record->is_gathering = true;
     }
@@ -300,9 +319,15 @@ static void record_log_sync(struct convoy_record *record, const struct convoy_re
         end.output_bytes = (uint32_t)(values * 8);
     }
     convoy_call_log_put(record->log, &header, input->row, &end);
+    if (round->status == CONVOY_OK && round->result->table != NULL) {
+        bool has_row = input->count != 0;
+        convoy_call_form_make(&record->sync_forms[has_row], record->log, &header, &end);
+        record->has_sync_forms[has_row] = true;
+    }
 }
 
-void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round)
+__attribute__((noinline)) static void record_sync_whole(struct convoy_record *record,
+                                                        const struct convoy_record_sync *round)
 {
     bool is_open = round->status == CONVOY_IN_PROGRESS || round->status == CONVOY_TIMED_OUT ||
                    round->status == CONVOY_CANCELED;
@@ -315,4 +340,28 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     uint64_t call_ns = record_take_time(record);
     record_count(record, CONVOY_OPERATION_SYNC, round->status, 1, round->width * 8u, call_ns);
     record_log_sync(record, round, call_ns);
+}
+
+void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round)
+{
+    const struct convoy_record_input *input = &record->inputs[record->input];
+    bool has_row = input->count != 0;
+    if (round->status != CONVOY_OK || !record->is_gathering || round->result->table == NULL ||
+        !record->has_sync_forms[has_row]) {
+        record_sync_whole(record, round);
+        return;
+    }
+    struct convoy_call_values values; /* all fields are set here */
+    values.round = round->result->round;
+    values.epoch = round->result->epoch;
+    values.tag = input->tag;
+    values.duration_ns = record_take_time(record);
+    values.votes = input->votes;
+    values.votes_and = round->result->votes_and;
+    values.votes_or = round->result->votes_or;
+    values.input = input->row;
+    values.output = round->result->table;
+    record->is_gathering = record->is_broken = false;
+    convoy_call_log_put_form(record->log, &record->sync_forms[has_row], &values);
+    convoy_stats_round_ok(record->stats, CONVOY_OPERATION_SYNC, 1, round->width * 8u, values.duration_ns);
 }

@@ -43,6 +43,13 @@ struct convoy_record {
     struct convoy_record_input inputs[2];
     bool is_gathering; /* a sync round is open and its end not recorded */
     bool is_broken;    /* the last round ended BROKEN or PEER_LOST: starts are refused with that and are no rounds */
+    bool has_form; /* of the last poll round that may be repeated */
+    uint32_t form_operation;
+    uint32_t form_entries;
+    uint64_t form_shape;
+    struct convoy_call_form form;
+    bool has_sync_forms[2]; /* of sync rounds that were OK: without and with the row */
+    struct convoy_call_form sync_forms[2];
 };
 
 int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, struct convoy_error *error);
@@ -57,8 +64,23 @@ static inline void convoy_record_start(struct convoy_record *record)
 /* The end of a poll round; user is a struct convoy_record. */
 void convoy_record_poll(void *user, const struct convoy_poll_record *round);
 
-/* What a finished poll call says beside that. */
-void convoy_record_poll_counts(struct convoy_record *record, const struct convoy_poll_result *result);
+/* The same for a round like the last one; false when that one left nothing to build on. */
+bool convoy_record_poll_repeat(void *user, const struct convoy_poll_repeat *round);
+
+void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result);
+
+/* What a finished poll call says beside that: usually nothing. */
+static inline void convoy_record_poll_counts(struct convoy_record *record, const struct convoy_poll_result *result)
+{
+    uint32_t any = 0;
+    for (size_t i = 0; i < result->list_capacity && i < record->list_count; i++) {
+        const struct convoy_poll_list_result *list = &result->lists[i];
+        any |= list->unknown_count | list->foreign_count | list->demoted_count | list->injected_count;
+    }
+    if (any != 0) {
+        convoy_record_poll_counts_any(record, result);
+    }
+}
 
 /* A wait gave up (TIMED_OUT, CANCELED): counted, but the round is not over. Other statuses: nothing. */
 void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, int32_t status);

@@ -7,13 +7,16 @@
 
 #include "sync/padding.h"
 
+/* A result and its report at full size; `full` is the caller's own memory when that has the current size already and
+ * asks for no report (the core writes it only on OK). */
 struct sync_result {
+    struct convoy_sync_result *full;
     struct convoy_sync_result result;
     struct convoy_report report;
     struct convoy_report *caller_report;
 };
 
-static int32_t sync_enter(struct convoy_group *group, struct convoy_error *error)
+static inline int32_t sync_enter(struct convoy_group *group, struct convoy_error *error)
 {
     int32_t status = convoy_group_enter(group, error);
     if (status == CONVOY_OK && group->sync == NULL) {
@@ -24,16 +27,28 @@ static int32_t sync_enter(struct convoy_group *group, struct convoy_error *error
     return status;
 }
 
-static int32_t sync_leave(struct convoy_group *group, int32_t status, struct convoy_error *error)
+static inline int32_t sync_leave(struct convoy_group *group, int32_t status, struct convoy_error *error)
 {
-    status = convoy_group_status(group, status, error);
+    if (status < CONVOY_OK) {
+        status = convoy_group_status(group, status, error);
+    }
     convoy_group_leave(group);
     return status;
+}
+
+static inline bool sync_result_is_current(const struct convoy_sync_result *result)
+{
+    return result != NULL && result->struct_size == sizeof *result && result->report == NULL;
 }
 
 static int32_t sync_result_begin(struct sync_result *full, struct convoy_sync_result *result,
                                  struct convoy_error *error)
 {
+    if (sync_result_is_current(result)) {
+        full->full = result;
+        return CONVOY_OK;
+    }
+    full->full = &full->result;
     int32_t status = convoy_sized_out_begin(&full->result, &CONVOY_SHAPE(sync_result), result, error);
     if (status != CONVOY_OK) {
         return status;
@@ -49,6 +64,12 @@ static int32_t sync_result_begin(struct sync_result *full, struct convoy_sync_re
 
 static void sync_result_end(struct sync_result *full, struct convoy_sync_result *result, int32_t status)
 {
+    if (full->full == result) {
+        if (status == CONVOY_OK) {
+            result->written_bytes = sizeof *result;
+        }
+        return;
+    }
     if (status == CONVOY_OK) {
         full->result.report = full->caller_report;
         convoy_sized_out_end(result, &CONVOY_SHAPE(sync_result), &full->result);
@@ -63,7 +84,7 @@ static int32_t sync_settle(struct convoy_group *group, struct convoy_error *erro
     return convoy_poll_settle(group->poll, 0, error);
 }
 
-static void sync_record(struct convoy_group *group, const struct convoy_sync_result *result, int32_t status)
+static inline void sync_record(struct convoy_group *group, const struct convoy_sync_result *result, int32_t status)
 {
     const struct convoy_record_sync round = {
         .result = result,
@@ -106,8 +127,8 @@ static int32_t table_gather_test(convoy_group *group, convoy_operation operation
     }
     status = sync_result_begin(&full, result_out, error);
     if (status == CONVOY_OK) {
-        status = convoy_sync_test(group->sync, operation, &full.result, error);
-        sync_record(group, &full.result, status);
+        status = convoy_sync_test(group->sync, operation, full.full, error);
+        sync_record(group, full.full, status);
         sync_result_end(&full, result_out, status);
     }
     return sync_leave(group, status, error);
@@ -123,23 +144,21 @@ static int32_t table_gather_wait(convoy_group *group, convoy_operation operation
     }
     status = sync_result_begin(&full, result_out, error);
     if (status == CONVOY_OK) {
-        status = convoy_sync_wait(group->sync, operation, timeout_ns, &full.result, error);
-        sync_record(group, &full.result, status);
+        status = convoy_sync_wait(group->sync, operation, timeout_ns, full.full, error);
+        sync_record(group, full.full, status);
         sync_result_end(&full, result_out, status);
     }
     return sync_leave(group, status, error);
 }
 
-static int32_t table_gather(convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,
-                            struct convoy_sync_result *result_out, struct convoy_error *error)
+/* A call whose structs have another size, or that asks for a report. */
+__attribute__((noinline)) static int32_t gather_foreign(struct convoy_group *group, const struct convoy_sync_call *call,
+                                                        uint64_t timeout_ns, struct convoy_sync_result *result_out,
+                                                        struct convoy_error *error)
 {
     struct convoy_sync_call full;
     struct sync_result out;
-    int32_t status = sync_enter(group, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
-    status = convoy_sized_in(&full, &CONVOY_SHAPE(sync_call), call, error);
+    int32_t status = convoy_sized_in(&full, &CONVOY_SHAPE(sync_call), call, error);
     if (status == CONVOY_OK) {
         status = sync_result_begin(&out, result_out, error);
     }
@@ -149,11 +168,42 @@ static int32_t table_gather(convoy_group *group, const struct convoy_sync_call *
     if (status == CONVOY_OK) {
         convoy_record_start(&group->record);
         convoy_record_sync_prepare(&group->record, &full, group->schema.count);
-        status = convoy_sync_gather(group->sync, &full, timeout_ns, &out.result, error);
+        status = convoy_sync_gather(group->sync, &full, timeout_ns, out.full, error);
         convoy_record_sync_started(&group->record, status);
-        sync_record(group, &out.result, status);
+        sync_record(group, out.full, status);
         sync_result_end(&out, result_out, status);
     }
+    return status;
+}
+
+static int32_t gather_current(struct convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,
+                              struct convoy_sync_result *result_out, struct convoy_error *error)
+{
+    int32_t status = sync_settle(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    convoy_record_start(&group->record);
+    convoy_record_sync_prepare(&group->record, call, group->schema.count);
+    status = convoy_sync_gather(group->sync, call, timeout_ns, result_out, error);
+    convoy_record_sync_started(&group->record, status);
+    sync_record(group, result_out, status);
+    if (status == CONVOY_OK) {
+        result_out->written_bytes = sizeof *result_out;
+    }
+    return status;
+}
+
+static int32_t table_gather(convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,
+                            struct convoy_sync_result *result_out, struct convoy_error *error)
+{
+    int32_t status = sync_enter(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    bool is_current = call != NULL && call->struct_size == sizeof *call && sync_result_is_current(result_out);
+    status = is_current ? gather_current(group, call, timeout_ns, result_out, error)
+                        : gather_foreign(group, call, timeout_ns, result_out, error);
     return sync_leave(group, status, error);
 }
 

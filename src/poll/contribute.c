@@ -63,7 +63,7 @@ static inline int32_t round_publish(struct convoy_poll *poll, struct convoy_cont
 
 static void shape_set(struct convoy_poll *poll, const struct convoy_payload_shape *shape)
 {
-    poll->is_plain = false;
+    poll->is_plain = poll->may_repeat = false;
     poll->shape = *shape;
     convoy_keyed_prepare(&poll->keyed, &poll->shape);
 }

@@ -24,9 +24,29 @@ void convoy_outcome_fini(struct convoy_outcome *outcome)
     memset(outcome, 0, sizeof *outcome);
 }
 
+/* Whether all members list all identities, which is the usual round. */
+static bool all_listed(const uint16_t *listed, uint32_t count, uint32_t members)
+{
+    uint64_t whole = members * 0x0001000100010001ull;
+    uint64_t different = 0;
+    uint32_t i = 0;
+    for (; count - i >= 8; i += 8) {
+        uint64_t words[2];
+        memcpy(words, listed + i, sizeof words);
+        different |= (words[0] ^ whole) | (words[1] ^ whole);
+    }
+    for (; i < count; i++) {
+        different |= listed[i] ^ members;
+    }
+    return different == 0;
+}
+
 /* A member that does not list an identity is "not yet" there: Bootstrapping, unless the list skips the absent. */
 static void absent_apply(struct convoy_table *table, const struct convoy_payload_shape *shape, uint32_t members)
 {
+    if (all_listed(table->listed, table->starts[shape->keyed_count], members)) {
+        return;
+    }
     for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
         if ((shape->flags[shape->list_of[slot]] & CONVOY_POLL_ABSENT_SKIP) != 0) {
             continue;
@@ -57,12 +77,11 @@ static bool decided_answer(struct convoy_outcome *outcome, struct convoy_table *
 }
 
 /* Whether any of eight states is Failed or Success: only of these (0 and 4) both low bits are 0. */
-static bool block_has_end(const uint8_t *states)
+static inline bool block_has_end(const uint8_t *states)
 {
-    uint64_t low;
-    memcpy(&low, states, sizeof low);
-    low &= 0x0303030303030303ull;
-    return ((low - 0x0101010101010101ull) & ~low & 0x8080808080808080ull) != 0;
+    uint64_t word;
+    memcpy(&word, states, sizeof word);
+    return ((word | word >> 1) & 0x0101010101010101ull) != 0x0101010101010101ull;
 }
 
 static void decided_learn(const struct convoy_outcome *outcome, const struct convoy_table *table,
@@ -71,8 +90,11 @@ static void decided_learn(const struct convoy_outcome *outcome, const struct con
     for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
         uint32_t end = table->starts[slot + 1];
         for (uint32_t i = table->starts[slot]; i < end; i++) {
-            while (end - i > 8 && !block_has_end(table->states + i)) {
+            while (end - i >= 8 && !block_has_end(table->states + i)) {
                 i += 8;
+            }
+            if (i == end) {
+                break;
             }
             bool is_end = table->states[i] == CONVOY_STATE_FAILED || table->states[i] == CONVOY_STATE_SUCCESS;
             if (is_end && outcome->flags[i] == 0) {
@@ -125,6 +147,22 @@ static bool positions_find_list(struct convoy_outcome *outcome, const struct con
     return true;
 }
 
+/* Nothing overlaps. */
+static void states_pick(uint8_t *restrict to, const uint8_t *restrict states, const uint32_t *restrict positions,
+                        uint32_t count)
+{
+    uint32_t i = 0;
+    for (; count - i >= 4; i += 4) {
+        to[i] = states[positions[i]];
+        to[i + 1] = states[positions[i + 1]];
+        to[i + 2] = states[positions[i + 2]];
+        to[i + 3] = states[positions[i + 3]];
+    }
+    for (; i < count; i++) {
+        to[i] = states[positions[i]];
+    }
+}
+
 bool convoy_outcome_own(struct convoy_outcome *outcome, struct convoy_keyed *keyed, const struct convoy_order *order)
 {
     const struct convoy_table *table = convoy_keyed_current(keyed);
@@ -141,8 +179,6 @@ bool convoy_outcome_own(struct convoy_outcome *outcome, struct convoy_keyed *key
         outcome->position_keyed = keyed->version;
         outcome->position_order = order->version;
     }
-    for (uint32_t i = 0; i < order->starts[order->slots]; i++) {
-        outcome->states[i] = table->states[outcome->positions[i]];
-    }
+    states_pick(outcome->states, table->states, outcome->positions, order->starts[order->slots]);
     return true;
 }

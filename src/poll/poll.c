@@ -45,6 +45,7 @@ int32_t convoy_poll_open(const struct convoy_poll_options *options, struct convo
     poll->bytes_max = options->group->blob_bytes_max;
     poll->timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_DEFAULT_NS;
     poll->record = options->record;
+    poll->repeat = options->repeat;
     poll->record_user = options->record_user;
     poll->own = poll;
     atomic_init(&poll->waits_in, poll->engine);

@@ -33,18 +33,33 @@ struct convoy_poll_record {
     uint64_t epoch;
     uint64_t tag;
     uint32_t list_count;
+    bool may_repeat; /* rounds with the same lists, apart from their states, may follow as convoy_poll_repeat */
     struct convoy_poll_record_list lists[CONVOY_POLL_LISTS_MAX];
+};
+
+/* A finished round that was OK and whose lists are, apart from their states, those of the last record that was OK. All
+ * lists lie one after the other in input and in output. */
+struct convoy_poll_repeat {
+    uint64_t round;
+    uint64_t epoch;
+    uint64_t tag;
+    const uint8_t *input;
+    const uint8_t *output;
 };
 
 /* Called once when a round ends, on the thread that sees it. Must not block or call back. A round that was lost and
  * then handed over by reopen is recorded again, with its result. */
 typedef void (*convoy_poll_record_fn)(void *user, const struct convoy_poll_record *record);
 
+/* As convoy_poll_record_fn, in short. false: it was not recorded, the whole record is wanted. */
+typedef bool (*convoy_poll_repeat_fn)(void *user, const struct convoy_poll_repeat *round);
+
 struct convoy_poll_options {
     struct convoy_engine *engine;            /* borrows until close */
     const struct convoy_group_options *group; /* normalised (blob_bytes_max is not 0); borrows for the call */
     uint64_t timeout_ns;                     /* default of a wait; 0 = 5 s */
     convoy_poll_record_fn record;            /* may be NULL */
+    convoy_poll_repeat_fn repeat;            /* may be NULL */
     void *record_user;
 };
 
@@ -66,11 +81,13 @@ struct convoy_poll {
     size_t bytes_max;
     uint64_t timeout_ns;
     convoy_poll_record_fn record;
+    convoy_poll_repeat_fn repeat;
     void *record_user;
 
     struct convoy_payload_shape shape; /* of the current contribution */
     struct convoy_round_header header;
     bool has_header; /* it is that of the last call; false when that was refused before its lists were known */
+    bool may_repeat; /* with is_plain: a record of such a call was given, and `repeat` may follow */
     bool is_plain;   /* shape, header and the layout of capture are those of a call of plain lists (contribute.c) */
     uint64_t digests[CONVOY_POLL_LISTS_MAX]; /* with is_plain: of that call's lists */
     struct convoy_capture capture;

@@ -36,11 +36,11 @@ static inline void list_write(const struct convoy_poll *poll, uint32_t list, str
 {
     const struct convoy_poll *own = poll->own;
     uint32_t count = own->shape.counts[list];
+    bool is_keyed = (own->shape.flags[list] & CONVOY_POLL_KEYED) != 0;
     if (out->states != NULL && count != 0) {
         memcpy(out->states, list_output(poll, list), count);
     }
     out->states_count = count;
-    bool is_keyed = (own->shape.flags[list] & CONVOY_POLL_KEYED) != 0;
     out->outcome_count = is_keyed ? outcomes_write(poll, list, out) : 0;
     out->foreign_count = own->capture.foreign[list];
     out->injected_count = own->capture.injected[list];
@@ -57,34 +57,55 @@ void convoy_result_write(const struct convoy_poll *poll, struct convoy_poll_resu
     for (uint32_t list = 0; list < list_count; list++) {
         list_write(poll, list, &result->lists[list]);
     }
+    bool is_second = poll->level == CONVOY_POLL_LEVEL_SECOND;
     result->votes_and = poll->summary.votes_and;
-    result->votes_or = poll->level == CONVOY_POLL_LEVEL_SECOND ? poll->keyed.positional.votes_or
-                                                               : poll->summary.votes_or;
+    result->votes_or = is_second ? poll->keyed.positional.votes_or : poll->summary.votes_or;
     result->round = poll->summary.round;
     result->epoch = poll->summary.epoch;
 }
 
-void convoy_result_record(const struct convoy_poll *poll, int32_t status)
+__attribute__((noinline)) static void record_whole(struct convoy_poll *poll, int32_t status)
 {
     const struct convoy_poll *own = poll->own;
     struct convoy_poll_record record; /* unused lists stay as they are: clearing them would cost more than the rest */
+    bool is_ok = status == CONVOY_OK;
+    bool is_mixed = own->shape.keyed_count != 0 && own->shape.keyed_count != own->shape.list_count;
     record.status = status;
     record.level = (uint32_t)poll->level;
     record.operation = poll->operation;
     record.tag = poll->tag;
     record.list_count = own->shape.list_count;
-    record.round = status == CONVOY_OK ? poll->summary.round : 0;
-    record.epoch = status == CONVOY_OK ? poll->summary.epoch : 0;
-    uint32_t list_count = own->shape.list_count;
-    for (uint32_t list = 0; list < list_count; list++) {
+    record.may_repeat = is_ok && poll->has_own && poll->is_plain && record.list_count != 0 && !is_mixed &&
+                        poll->repeat != NULL;
+    record.round = is_ok ? poll->summary.round : 0;
+    record.epoch = is_ok ? poll->summary.epoch : 0;
+    for (uint32_t list = 0; list < record.list_count; list++) {
         record.lists[list] = (struct convoy_poll_record_list){
             .name = own->capture.names[list],
             .name_length = own->capture.name_lengths[list],
             .count = own->shape.counts[list],
             .flags = own->shape.flags[list],
             .input = own != poll ? list_output(own, list) : own->capture.states + own->capture.starts[list],
-            .output = status == CONVOY_OK && poll->has_own ? list_output(poll, list) : NULL,
+            .output = is_ok && poll->has_own ? list_output(poll, list) : NULL,
         };
     }
+    poll->may_repeat = record.may_repeat || (poll->may_repeat && !is_ok);
     poll->record(poll->record_user, &record);
+}
+
+void convoy_result_record(struct convoy_poll *poll, int32_t status)
+{
+    if (poll->may_repeat && poll->is_plain && status == CONVOY_OK && poll->has_own) {
+        const struct convoy_poll_repeat round = {
+            .round = poll->summary.round,
+            .epoch = poll->summary.epoch,
+            .tag = poll->tag,
+            .input = poll->capture.states,
+            .output = poll->shape.keyed_count != 0 ? poll->outcome.states : poll->positional_states,
+        };
+        if (poll->repeat(poll->record_user, &round)) {
+            return;
+        }
+    }
+    record_whole(poll, status);
 }

@@ -8,7 +8,7 @@
 /* The room was checked (convoy_check_result). */
 void convoy_result_write(const struct convoy_poll *poll, struct convoy_poll_result *result);
 
-/* Calls poll->record. */
-void convoy_result_record(const struct convoy_poll *poll, int32_t status);
+/* Calls poll->record or poll->repeat. */
+void convoy_result_record(struct convoy_poll *poll, int32_t status);
 
 #endif

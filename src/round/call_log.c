@@ -37,27 +37,34 @@ static inline void put_word(_Atomic uint64_t *to, uint64_t word)
     atomic_store_explicit(to, word, memory_order_release);
 }
 
+static inline uint64_t load_word(const uint8_t *from)
+{
+    uint64_t word;
+    memcpy(&word, from, WORD);
+    return word;
+}
+
+__attribute__((noinline)) static void put_part(_Atomic uint64_t *to, const uint8_t *from, size_t bytes)
+{
+    uint64_t word = 0;
+    memcpy(&word, from, bytes);
+    put_word(to, word);
+}
+
 static inline void put_words(_Atomic uint64_t *to, const void *from, size_t bytes)
 {
     const uint8_t *source = from;
-    size_t words = bytes / WORD;
-    size_t at = 0;
-    uint64_t word[4];
-    for (; at + 4 <= words; at += 4) {
-        memcpy(word, source + at * WORD, sizeof word);
-        put_word(&to[at], word[0]);
-        put_word(&to[at + 1], word[1]);
-        put_word(&to[at + 2], word[2]);
-        put_word(&to[at + 3], word[3]);
+    for (; bytes >= 4 * WORD; bytes -= 4 * WORD, source += 4 * WORD, to += 4) {
+        put_word(&to[0], load_word(source));
+        put_word(&to[1], load_word(source + WORD));
+        put_word(&to[2], load_word(source + 2 * WORD));
+        put_word(&to[3], load_word(source + 3 * WORD));
     }
-    for (; at < words; at++) {
-        memcpy(word, source + at * WORD, WORD);
-        put_word(&to[at], word[0]);
+    for (; bytes >= WORD; bytes -= WORD, source += WORD, to++) {
+        put_word(to, load_word(source));
     }
-    if (bytes % WORD != 0) {
-        word[0] = 0;
-        memcpy(word, source + at * WORD, bytes % WORD);
-        put_word(&to[at], word[0]);
+    if (bytes != 0) {
+        put_part(to, source, bytes);
     }
 }
 
@@ -187,55 +194,83 @@ static inline uint64_t pair(uint32_t first, uint32_t second)
 }
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "pairs of fields are put as words");
-_Static_assert(offsetof(struct convoy_call_header, operation) == 5 * WORD, "the words of put_fixed");
-_Static_assert(offsetof(struct convoy_call_header, votes_or) == 7 * WORD && FIXED_WORDS == 9, "the words of put_fixed");
-_Static_assert(offsetof(struct convoy_call_list, name) == 2 * WORD, "the words of put_list");
+_Static_assert(offsetof(struct convoy_call_header, operation) == 5 * WORD, "the words of a form");
+_Static_assert(offsetof(struct convoy_call_header, votes_or) == 7 * WORD && FIXED_WORDS == 9, "the words of a form");
+_Static_assert(offsetof(struct convoy_call_list, name) == 2 * WORD, "the words of a form");
 
-/* All but the word with the count of lists. */
-static inline void put_fixed(_Atomic uint64_t *to, uint64_t number, const struct convoy_call_header *header,
-                      const struct convoy_call_end *end)
+enum { LIST_NUMBER_WORDS = 2, LIST_PLAIN_WORDS = 3 }; /* of a list: without its name; with one word that says it is empty */
+
+void convoy_call_form_make(struct convoy_call_form *form_out, const struct convoy_call_log *log,
+                           const struct convoy_call_header *header, const struct convoy_call_end *end)
 {
-    put_word(&to[0], number);
-    put_word(&to[1], header->round);
-    put_word(&to[2], header->epoch);
-    put_word(&to[3], header->tag);
-    put_word(&to[4], end->duration_ns);
-    put_word(&to[5], pair(header->operation, (uint32_t)end->status));
-    put_word(&to[6], pair(header->votes, end->votes_and));
-    put_word(&to[8], pair(header->input_bytes, end->output_bytes));
+    form_out->list_count = header->list_count < CONVOY_CALL_LISTS_MAX ? header->list_count : CONVOY_CALL_LISTS_MAX;
+    form_out->named = 0;
+    form_out->input_bytes = kept(header->input_bytes, log->entry_bytes);
+    form_out->output_bytes = kept(end->output_bytes, log->entry_bytes - words_of(form_out->input_bytes) * WORD);
+    form_out->words[5] = pair(header->operation, (uint32_t)end->status);
+    form_out->words[7] = pair(0, form_out->list_count);
+    form_out->words[8] = pair(header->input_bytes, end->output_bytes);
+    for (uint32_t i = 0; i < form_out->list_count; i++) {
+        const struct convoy_call_list *list = &header->lists[i];
+        uint64_t *words = &form_out->words[FIXED_WORDS + i * LIST_WORDS];
+        words[0] = pair(list->input_count, end->output_counts[i]);
+        words[1] = pair(list->value_bytes, list->width);
+        words[2] = 0;
+        if (list->name[0] != '\0') {
+            form_out->named |= 1u << i;
+            memcpy(&words[LIST_NUMBER_WORDS], list->name, sizeof list->name);
+        }
+    }
 }
 
-/* A list without a name: numbers, and one word that says the name is empty. */
-static inline void put_list(_Atomic uint64_t *to, const struct convoy_call_list *list, uint32_t output_count)
+void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_call_form *form,
+                              const struct convoy_call_values *values)
 {
-    put_word(&to[0], pair(list->input_count, output_count));
-    put_word(&to[1], pair(list->value_bytes, list->width));
-    if (list->name[0] == '\0') {
-        put_word(&to[2], 0);
-    } else {
-        put_words(&to[2], list->name, sizeof list->name);
+    uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
+    _Atomic uint64_t *to = entry_lock(log, number);
+    put_word(&to[0], number);
+    put_word(&to[1], values->round);
+    put_word(&to[2], values->epoch);
+    put_word(&to[3], values->tag);
+    put_word(&to[4], values->duration_ns);
+    put_word(&to[5], form->words[5]);
+    put_word(&to[6], pair(values->votes, values->votes_and));
+    put_word(&to[7], form->words[7] | values->votes_or);
+    put_word(&to[8], form->words[8]);
+    size_t end = FIXED_WORDS + form->list_count * LIST_WORDS;
+    for (size_t at = FIXED_WORDS; at < end; at += LIST_WORDS) {
+        put_word(&to[at], form->words[at]);
+        put_word(&to[at + 1], form->words[at + 1]);
+        put_word(&to[at + 2], form->words[at + 2]);
     }
+    for (uint32_t named = form->named; named != 0; named &= named - 1) {
+        size_t at = FIXED_WORDS + (uint32_t)__builtin_ctz(named) * LIST_WORDS + LIST_PLAIN_WORDS;
+        put_words(&to[at], &form->words[at], (LIST_WORDS - LIST_PLAIN_WORDS) * WORD);
+    }
+    put_words(to + HEADER_WORDS, values->input, form->input_bytes);
+    put_words(to + HEADER_WORDS + words_of(form->input_bytes), values->output, form->output_bytes);
+    entry_unlock(to);
+    log->open.number = 0; /* an end without a start of its own changes nothing */
+    atomic_store_explicit(&log->count, number, memory_order_release);
 }
 
 void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_header *header, const void *input,
                          const struct convoy_call_end *end)
 {
-    uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
-    uint32_t lists = header->list_count < CONVOY_CALL_LISTS_MAX ? header->list_count : CONVOY_CALL_LISTS_MAX;
-    uint32_t input_bytes = kept(header->input_bytes, log->entry_bytes);
-    size_t output_word = words_of(input_bytes);
-    uint32_t output_bytes = kept(end->output_bytes, log->entry_bytes - output_word * WORD);
-    _Atomic uint64_t *words = entry_lock(log, number);
-    put_fixed(words, number, header, end);
-    put_word(&words[7], pair(end->votes_or, lists));
-    for (uint32_t i = 0; i < lists; i++) {
-        put_list(words + FIXED_WORDS + i * LIST_WORDS, &header->lists[i], end->output_counts[i]);
-    }
-    put_words(words + HEADER_WORDS, input, input_bytes);
-    put_words(words + HEADER_WORDS + output_word, end->output, output_bytes);
-    entry_unlock(words);
-    log->open.number = 0; /* an end without a start of its own changes nothing */
-    atomic_store_explicit(&log->count, number, memory_order_release);
+    struct convoy_call_form form;
+    const struct convoy_call_values values = {
+        .round = header->round,
+        .epoch = header->epoch,
+        .tag = header->tag,
+        .duration_ns = end->duration_ns,
+        .votes = header->votes,
+        .votes_and = end->votes_and,
+        .votes_or = end->votes_or,
+        .input = input,
+        .output = end->output,
+    };
+    convoy_call_form_make(&form, log, header, end);
+    convoy_call_log_put_form(log, &form, &values);
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */

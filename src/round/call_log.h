@@ -70,6 +70,36 @@ void convoy_call_log_end(struct convoy_call_log *log, const struct convoy_call_e
 void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_header *header, const void *input,
                          const struct convoy_call_end *end);
 
+/* What stays the same in the entries of calls that are alike, ready to be put: words of the header, lists included. */
+struct convoy_call_form {
+    uint32_t list_count;
+    uint32_t named; /* bit i: list i has a name */
+    uint32_t input_bytes; /* kept of each */
+    uint32_t output_bytes;
+    uint64_t words[sizeof(struct convoy_call_header) / sizeof(uint64_t)];
+};
+
+/* What differs from one to the next. input, output: of the lengths that the form was made with. */
+struct convoy_call_values {
+    uint64_t round;
+    uint64_t epoch;
+    uint64_t tag;
+    uint64_t duration_ns;
+    uint32_t votes;
+    uint32_t votes_and;
+    uint32_t votes_or;
+    const void *input;
+    const void *output;
+};
+
+/* The form of calls that convoy_call_log_put would be given this header and end for. */
+void convoy_call_form_make(struct convoy_call_form *form_out, const struct convoy_call_log *log,
+                           const struct convoy_call_header *header, const struct convoy_call_end *end);
+
+/* As convoy_call_log_put. [serialized per group; never blocks; never allocates] */
+void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_call_form *form,
+                              const struct convoy_call_values *values);
+
 /* Number of calls so far. [any thread] */
 uint64_t convoy_call_log_count(const struct convoy_call_log *log);
 

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 /* The last place counts every other status. */
-static const int32_t outcome_statuses[CONVOY_STATS_OUTCOMES - 1] = { /* OK comes first */
+static const int32_t outcome_statuses[CONVOY_STATS_OUTCOMES - 1] = { /* OK in place CONVOY_STATS_OUTCOME_OK */
     CONVOY_OK,          CONVOY_TIMED_OUT, CONVOY_CANCELED,         CONVOY_PEER_LOST,
     CONVOY_PEER_ERROR,  CONVOY_BROKEN,    CONVOY_UNREACHABLE,      CONVOY_DIVERGED,
     CONVOY_STALE_EPOCH, CONVOY_MALFORMED, CONVOY_INVALID_ARGUMENT, CONVOY_LIMIT,
@@ -57,17 +57,11 @@ uint64_t convoy_stats_load(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* One writer: no locked instruction. */
-static inline void add_always(_Atomic uint64_t *counter, uint64_t amount)
-{
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
-}
-
-/* And nothing at all for what did not happen. */
+/* Nothing at all for what did not happen. */
 static void add(_Atomic uint64_t *counter, uint64_t amount)
 {
     if (amount != 0) {
-        add_always(counter, amount);
+        convoy_stats_add(counter, amount);
     }
 }
 
@@ -94,19 +88,6 @@ void convoy_stats_round(struct convoy_group_stats *stats, const struct convoy_st
     }
     if (sample->wait_ns != 0) {
         convoy_latency_record(&operation->wait_ns, sample->wait_ns);
-    }
-}
-
-void convoy_stats_round_ok(struct convoy_group_stats *stats, uint32_t operation, uint64_t entries, uint64_t bytes_sent,
-                           uint64_t call_ns)
-{
-    struct convoy_operation_stats *counters = &stats->operations[operation - CONVOY_OPERATION_POLL];
-    add_always(&counters->outcomes[0], 1);
-    add_always(&counters->waits[CONVOY_WAIT_NONE], 1);
-    add_always(&counters->entries, entries);
-    add_always(&counters->bytes_sent, bytes_sent);
-    if (call_ns != 0) {
-        convoy_latency_record(&counters->call_ns, call_ns);
     }
 }
 

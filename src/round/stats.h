@@ -11,6 +11,7 @@
 #include "convoy/base.h"
 
 #include <jansson.h>
+#include <stdatomic.h>
 
 /* How a round was waited for: the most expensive thing that was done. */
 enum convoy_wait_kind {
@@ -23,6 +24,7 @@ enum convoy_wait_kind {
 };
 
 #define CONVOY_STATS_OPERATIONS 3u /* CONVOY_OPERATION_POLL, _POLL_KEYED, _SYNC */
+#define CONVOY_STATS_OUTCOME_OK 0u
 #define CONVOY_STATS_OUTCOMES 13u  /* the statuses that rounds end with, and one for all others; see stats.c */
 
 /* One finished round, or one that a call gave up to wait for (TIMED_OUT and CANCELED: the same round may end later). */
@@ -91,9 +93,25 @@ struct convoy_stats_source {
 /* An unknown operation counts as nothing. [serialized per group; never blocks; never allocates] */
 void convoy_stats_round(struct convoy_group_stats *stats, const struct convoy_stats_sample *sample);
 
-/* The usual round in a few instructions: it ended OK, and nothing beside these is to be counted. call_ns as above. */
-void convoy_stats_round_ok(struct convoy_group_stats *stats, uint32_t operation, uint64_t entries, uint64_t bytes_sent,
-                           uint64_t call_ns);
+/* One writer: no locked instruction. */
+static inline void convoy_stats_add(_Atomic uint64_t *counter, uint64_t amount)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
+}
+
+/* convoy_stats_round for the usual round: it ended OK, and nothing beside these is to be counted. */
+static inline void convoy_stats_round_ok(struct convoy_group_stats *stats, uint32_t operation, uint64_t entries,
+                                         uint64_t bytes_sent, uint64_t call_ns)
+{
+    struct convoy_operation_stats *counters = &stats->operations[operation - CONVOY_OPERATION_POLL];
+    convoy_stats_add(&counters->outcomes[CONVOY_STATS_OUTCOME_OK], 1);
+    convoy_stats_add(&counters->waits[CONVOY_WAIT_NONE], 1);
+    convoy_stats_add(&counters->entries, entries);
+    convoy_stats_add(&counters->bytes_sent, bytes_sent);
+    if (call_ns != 0) {
+        convoy_latency_record(&counters->call_ns, call_ns);
+    }
+}
 
 /* [any thread; never blocks] */
 void convoy_stats_event(struct convoy_group_stats *stats, enum convoy_stats_event event);

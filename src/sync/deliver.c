@@ -109,6 +109,34 @@ static bool deliver_is_whole(const struct convoy_grid *grid, const struct convoy
            gather->present == grid->member_count && grid->member_count == grid->slots * grid->inner;
 }
 
+/* MIN and MAX, which most columns are, here; the others where they are at home. Outputs may have any alignment. */
+static void deliver_reduced(const struct convoy_grid *grid, const struct convoy_gather *gather, char *to)
+{
+    const struct convoy_schema_column *column = grid->own.columns;
+    const int64_t *values = gather->rows;
+    size_t stride = (size_t)grid->inner * grid->width;
+    size_t end = stride * grid->slots;
+    for (uint32_t i = 0; i < grid->width; i++, column++, values++, to += sizeof(struct convoy_sync_reduced)) {
+        int64_t value = values[0];
+        uint64_t agreed = 1; /* with the reserved field behind it */
+        if (column->reduction == CONVOY_REDUCE_MIN) {
+            for (size_t at = stride; at < end; at += stride) {
+                value = values[at] < value ? values[at] : value;
+            }
+        } else if (column->reduction == CONVOY_REDUCE_MAX) {
+            for (size_t at = stride; at < end; at += stride) {
+                value = values[at] > value ? values[at] : value;
+            }
+        } else {
+            struct convoy_sync_reduced reduced = convoy_derive_column(column, values, stride, grid->slots);
+            value = reduced.value;
+            agreed = reduced.agreed;
+        }
+        memcpy(to, &value, sizeof value);
+        memcpy(to + sizeof value, &agreed, sizeof agreed);
+    }
+}
+
 /* The common case in a few copies; the same as deliver_each would write. */
 static void deliver_whole(const struct convoy_grid *grid, const struct convoy_gather *gather,
                           struct convoy_sync_result *result_out)
@@ -120,14 +148,16 @@ static void deliver_whole(const struct convoy_grid *grid, const struct convoy_ga
     if (result_out->table != NULL) {
         memcpy(result_out->table, gather->rows, row * grid->member_count);
     }
-    for (uint32_t slot = 0; result_out->first != NULL && slot < grid->slots; slot++) {
-        const int64_t *values = gather->rows + (size_t)slot * grid->inner * grid->width;
-        memcpy((char *)result_out->first + slot * row, values, row);
+    if (result_out->first != NULL && grid->inner == 1) {
+        memcpy(result_out->first, gather->rows, row * grid->slots);
+    } else {
+        for (uint32_t slot = 0; result_out->first != NULL && slot < grid->slots; slot++) {
+            const int64_t *values = gather->rows + (size_t)slot * grid->inner * grid->width;
+            memcpy((char *)result_out->first + slot * row, values, row);
+        }
     }
-    for (uint32_t i = 0; result_out->reduced != NULL && i < grid->width; i++) {
-        struct convoy_sync_reduced reduced = convoy_derive_column(&grid->own.columns[i], gather->rows + i,
-                                                                  (size_t)grid->inner * grid->width, grid->slots);
-        memcpy((char *)result_out->reduced + i * sizeof reduced, &reduced, sizeof reduced);
+    if (result_out->reduced != NULL) {
+        deliver_reduced(grid, gather, (char *)result_out->reduced);
     }
 }
 

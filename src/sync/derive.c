@@ -100,6 +100,9 @@ struct convoy_sync_reduced convoy_derive_column(const struct convoy_schema_colum
                                                 size_t stride, uint32_t count)
 {
     int64_t value = values[0];
+    if (column->reduction == CONVOY_REDUCE_NONE) {
+        return (struct convoy_sync_reduced){.value = 0, .agreed = 1};
+    }
     if (column->reduction == CONVOY_REDUCE_MIN) {
         for (uint32_t i = 1; i < count; i++) {
             value = values[i * stride] < value ? values[i * stride] : value;

@@ -94,7 +94,8 @@ static void gather_add_mask(struct convoy_gather *gather, uint32_t index)
 {
     struct convoy_mask *into = &gather->mask;
     struct convoy_mask *from = &gather->incoming.mask;
-    if (into->total != 0 && into->version == from->version && into->is_full && from->is_full && into->first < index) {
+    if (into->version == from->version && into->is_full && from->is_full && (into->first < index || into->total == 0)) {
+        into->first = into->total == 0 ? index : into->first;
         into->agreeing++; /* the usual case: one version of all active */
         into->total++;
         return;

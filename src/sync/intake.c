@@ -63,8 +63,9 @@ static void intake_take_values(const struct convoy_grid *grid, const struct conv
     }
 }
 
-size_t convoy_intake_encode(const struct convoy_grid *grid, const struct convoy_sync_call *call, uint32_t own_index,
-                            uint8_t *payload)
+__attribute__((noinline)) static size_t intake_encode_any(const struct convoy_grid *grid,
+                                                          const struct convoy_sync_call *call, uint32_t own_index,
+                                                          uint8_t *payload)
 {
     int64_t values[CONVOY_SYNC_COLUMNS_MAX];
     struct convoy_mask mask;
@@ -76,4 +77,13 @@ size_t convoy_intake_encode(const struct convoy_grid *grid, const struct convoy_
     intake_take_values(grid, call, values);
     convoy_mask_set(&mask, own_index, call->mask_version, call->active, call->active_count, grid->member_count);
     return convoy_row_encode(&form, values, call->slot, &mask, payload);
+}
+
+size_t convoy_intake_encode(const struct convoy_grid *grid, const struct convoy_sync_call *call, uint32_t own_index,
+                            uint8_t *payload)
+{
+    bool is_plain = grid->is_whole && call->row != NULL && (call->row_stride == 0 || call->row_stride == 8) &&
+                    call->active == NULL && call->mask_version == 0 && (call->policy & CONVOY_SYNC_WORLD) == 0;
+    return is_plain ? convoy_row_put_shortest(call->row, grid->width, payload)
+                    : intake_encode_any(grid, call, own_index, payload);
 }

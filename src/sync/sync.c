@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+enum { RESULT_WORDS = 8 };
+
 struct convoy_sync {
     struct convoy_engine *engine;
     const int32_t *member_ids;
@@ -18,7 +20,13 @@ struct convoy_sync {
     struct convoy_gather gather;
     struct convoy_placement placement;
     struct convoy_alone alone;
+    struct convoy_round_header header; /* all but the policy */
+    uint64_t checked[RESULT_WORDS];    /* arrays and capacities of the last result that passed the check */
 };
+
+_Static_assert(offsetof(struct convoy_sync_result, report) - offsetof(struct convoy_sync_result, table) ==
+                   RESULT_WORDS * sizeof(uint64_t),
+               "the arrays of a result are four pairs of words");
 
 int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convoy_sync **sync_out,
                          struct convoy_error *error)
@@ -39,6 +47,8 @@ int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convo
     sync->member_ids = options->member_ids;
     sync->own_index = options->own_index;
     sync->grid = *grid;
+    sync->header = (struct convoy_round_header){
+        .operation = CONVOY_OPERATION_SYNC, .counts = grid->width, .schema = grid->hash};
     int32_t status = convoy_gather_init(&sync->gather, grid, error);
     if (status == CONVOY_OK) {
         status = convoy_placement_init(&sync->placement, grid, error);
@@ -87,19 +97,17 @@ static int32_t sync_publish(struct convoy_sync *sync, const struct convoy_sync_c
         return status;
     }
     uint32_t policy = call->policy & (CONVOY_SYNC_ERRORS_AS_PRESENCE | CONVOY_SYNC_WORLD);
-    struct convoy_contribution contribution = {
-        .header = {.operation = CONVOY_OPERATION_SYNC,
-                   .counts = sync->grid.width,
-                   .schema = sync->grid.hash,
-                   .policy = policy},
-        .votes = call->votes,
-        .tag = call->tag,
-        .is_error = is_error,
-        .errors_as_presence = (policy & CONVOY_SYNC_ERRORS_AS_PRESENCE) != 0,
-        .error_reason = is_error ? call->error_reason : 0,
-        .merge = &convoy_gather_ops,
-        .merge_state = &sync->gather,
-    };
+    struct convoy_contribution contribution; /* all fields are set here */
+    contribution.header = sync->header;
+    contribution.header.policy = policy;
+    contribution.votes = call->votes;
+    contribution.payload_bytes = 0;
+    contribution.tag = call->tag;
+    contribution.is_error = is_error;
+    contribution.errors_as_presence = (policy & CONVOY_SYNC_ERRORS_AS_PRESENCE) != 0;
+    contribution.error_reason = is_error ? call->error_reason : 0;
+    contribution.merge = &convoy_gather_ops;
+    contribution.merge_state = &sync->gather;
     convoy_gather_prepare(&sync->gather, (policy & CONVOY_SYNC_WORLD) != 0);
     if (!is_error) {
         contribution.payload_bytes =
@@ -183,15 +191,35 @@ static int32_t sync_end(struct convoy_sync *sync, convoy_operation operation, in
     return status;
 }
 
+/* Whether the result's arrays will do. Those of the call before did, and usually it is them again. */
+static inline int32_t sync_check_room(struct convoy_sync *sync, const struct convoy_sync_result *result,
+                                      struct convoy_error *error)
+{
+    uint64_t words[RESULT_WORDS];
+    uint64_t different = 0;
+    memcpy(words, (const char *)result + offsetof(struct convoy_sync_result, table), sizeof words);
+    for (uint32_t i = 0; i < RESULT_WORDS; i++) {
+        different |= words[i] ^ sync->checked[i];
+    }
+    if (different == 0) {
+        return CONVOY_OK;
+    }
+    int32_t status = convoy_deliver_check(&sync->grid, result, error);
+    if (status == CONVOY_OK) {
+        memcpy(sync->checked, words, sizeof words);
+    }
+    return status;
+}
+
 /* Before the engine is asked: the operation is a gather's, and its result has room. */
-static int32_t sync_check(const struct convoy_sync *sync, convoy_operation operation,
+static int32_t sync_check(struct convoy_sync *sync, convoy_operation operation,
                           const struct convoy_sync_result *result, struct convoy_error *error)
 {
     if (operation != sync->operation || operation == 0) {
         return convoy_error_set(error, CONVOY_CLOSED, "operation %llu is no gather of this group, or is stale",
                                 (unsigned long long)operation);
     }
-    return convoy_deliver_check(&sync->grid, result, error);
+    return sync_check_room(sync, result, error);
 }
 
 /* The end of a local gather, which was over when it started. */
@@ -247,7 +275,7 @@ int32_t convoy_sync_gather(struct convoy_sync *sync, const struct convoy_sync_ca
 {
     convoy_operation operation = 0;
     struct convoy_round_summary summary;
-    int32_t status = convoy_deliver_check(&sync->grid, result_out, error);
+    int32_t status = sync_check_room(sync, result_out, error);
     if (status != CONVOY_OK) {
         if ((call->hint_flags & CONVOY_CALL_POST_ERROR) != 0) {
             (void)sync_publish(sync, call, true, &operation, NULL);
