@@ -57,6 +57,7 @@ struct convoy_waiting {
     uint64_t usual_ns;    /* moving average of how long peers keep this member waiting */
     uint64_t ask_ns;   /* CLOCK_MONOTONIC from which a leader asks silent hosts: a quarter of the deadline */
     uint32_t turn;     /* counts empty turns, to yield now and then */
+    uint32_t shared;   /* not 0: somebody else ran when this member yielded of late (groups of several hosts) */
 };
 
 /* What one pass over the cells of a host, or over the merged blobs of all hosts, found. */

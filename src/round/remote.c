@@ -13,6 +13,9 @@
 
 #define REMOTE_GLANCE_MS 10
 #define REMOTE_BUSY_TURNS 4 /* empty looks at the worker before this member yields its processor */
+#define REMOTE_LOOKS_MAX 16 /* a look at the worker is a system call: about as many as a message takes to come back */
+#define REMOTE_ALONE_NS 1500   /* a yield that nobody takes is back by then */
+#define REMOTE_SHARED_YIELDS 256 /* for so long after a yield that somebody took, the processor counts as shared */
 
 static void remote_free(struct convoy_remote *remote)
 {
@@ -181,19 +184,20 @@ static void *remote_main(void *argument)
         uint64_t activity = atomic_load(&remote->activity);
         bool is_away = activity == last;
         bool must_glance = true; /* soon again: a round is open, or peers are unwell */
+        bool is_armed = false;   /* not so while a caller is inside: its messages would wake this thread, too */
         last = activity;
         if (is_away && pthread_mutex_trylock(&remote->lock) == 0) {
             remote_glance(remote);
             must_glance = convoy_engine_is_open(remote->engine) || remote->reopen.is_wanted;
-            bool is_armed = convoy_link_arm(remote->link);
+            is_armed = convoy_link_arm(remote->link);
             (void)pthread_mutex_unlock(&remote->lock);
             if (!is_armed) {
                 continue;
             }
         }
         struct pollfd fds[2] = {{.fd = remote->wake_fd, .events = POLLIN},
-                                {.fd = is_away ? convoy_link_fd(remote->link) : -1, .events = POLLIN}};
-        (void)poll(fds, 2, must_glance || !is_away ? REMOTE_GLANCE_MS : 1000);
+                                {.fd = is_armed ? convoy_link_fd(remote->link) : -1, .events = POLLIN}};
+        (void)poll(fds, 2, must_glance || !is_armed ? REMOTE_GLANCE_MS : 1000);
     }
     return NULL;
 }
@@ -275,14 +279,38 @@ static void remote_sleep_on_link(struct convoy_remote *remote, uint64_t slice_ns
     (void)ppoll(&look, 1, &timeout, NULL);
 }
 
+/* Whoever else is on this processor, the affinity of the members here does not tell: "hosts" may be namespaces of one
+ * machine. How long a yield takes does. */
+static void remote_yield(struct convoy_engine *engine)
+{
+    struct convoy_waiting *waiting = &engine->waiting;
+    uint64_t started = convoy_now_ns();
+    (void)sched_yield();
+    if (convoy_now_ns() - started > REMOTE_ALONE_NS) {
+        waiting->shared = REMOTE_SHARED_YIELDS;
+    } else if (waiting->shared != 0) {
+        waiting->shared--;
+    }
+}
+
+uint32_t convoy_remote_pauses(const struct convoy_engine *engine)
+{
+    uint32_t pauses = engine->waiting.pauses;
+    if (engine->waiting.shared != 0) {
+        return 0;
+    }
+    return convoy_remote_is_leader(engine) && pauses > REMOTE_LOOKS_MAX ? REMOTE_LOOKS_MAX : pauses;
+}
+
 void convoy_remote_wait(struct convoy_engine *engine, bool is_yielding, uint64_t slice_ns)
 {
     struct convoy_remote *remote = engine->remote;
     bool is_leader = convoy_remote_is_leader(engine);
     if (is_yielding) {
-        bool must_yield = !is_leader || engine->waiting.pauses == 0 || ++engine->waiting.turn % REMOTE_BUSY_TURNS == 0;
+        bool must_yield = !is_leader || convoy_remote_pauses(engine) == 0 ||
+                          ++engine->waiting.turn % REMOTE_BUSY_TURNS == 0;
         if (must_yield) {
-            (void)sched_yield();
+            remote_yield(engine);
         }
         return;
     }

@@ -25,6 +25,9 @@ int32_t convoy_remote_fail_local(struct convoy_engine *engine);
 /* Waits a little: drives the worker (yielding), or sleeps on worker, futex or descriptor for at most slice_ns. */
 void convoy_remote_wait(struct convoy_engine *engine, bool is_yielding, uint64_t slice_ns);
 
+/* How many looks before waiting with yields. */
+uint32_t convoy_remote_pauses(const struct convoy_engine *engine);
+
 /* Every call of the engine is between these two: the caller owns engine and worker, or the thread does. */
 void convoy_remote_enter(struct convoy_engine *engine);
 void convoy_remote_leave(struct convoy_engine *engine);

@@ -375,7 +375,10 @@ int32_t convoy_remote_collect(struct convoy_engine *engine, bool is_local_comple
 {
     struct convoy_remote *remote = engine->remote;
     if (convoy_remote_is_leader(engine)) {
-        (void)convoy_link_progress(remote->link);
+        bool must_send = is_local_complete && remote->sent_word != round_word(engine);
+        if (!must_send) { /* else the others wait for this host: first send, then listen */
+            (void)convoy_link_progress(remote->link);
+        }
         if (!convoy_engine_is_open(engine)) {
             return engine->ended_status;
         }

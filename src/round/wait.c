@@ -156,7 +156,8 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
 
 static int32_t wait_once(struct convoy_engine *engine, uint64_t timeout_ns)
 {
-    for (uint32_t i = 0; i <= engine->waiting.pauses; i++) {
+    uint32_t pauses = engine->remote != NULL ? convoy_remote_pauses(engine) : engine->waiting.pauses;
+    for (uint32_t i = 0; i <= pauses; i++) {
         int32_t status = convoy_engine_collect(engine);
         if (status != CONVOY_IN_PROGRESS) {
             return status;
