@@ -212,10 +212,12 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
-INTEGRATION_TESTS += lifecycle
+INTEGRATION_TESTS += lifecycle size_one
+FAULT_TESTS += open_allocation
+$(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
 
 # Tests that walk over all calls of the tables.
-HANDLE_TESTS := arguments fork observability state_table structs
+HANDLE_TESTS := arguments fork observability state_table structs threads
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
 $(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o

@@ -11,8 +11,22 @@
 static _Atomic int64_t memory_countdown = -1;
 static _Atomic uint64_t memory_count;
 
+static _Atomic bool memory_has_read_environment;
+
+static void memory_read_environment(void)
+{
+    const char *text = getenv("CONVOY_FAIL_ALLOCATION");
+    long number = text != NULL ? strtol(text, NULL, 10) : 0;
+    if (number > 0) {
+        atomic_store(&memory_countdown, number - 1);
+    }
+}
+
 static bool memory_must_fail(void)
 {
+    if (!atomic_exchange(&memory_has_read_environment, true)) {
+        memory_read_environment();
+    }
     atomic_fetch_add(&memory_count, 1);
     if (atomic_load(&memory_countdown) < 0) {
         return false;

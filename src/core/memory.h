@@ -24,7 +24,9 @@ char *convoy_memory_text(const char *text, size_t length);
 void convoy_memory_free(void *pointer);
 
 #ifdef CONVOY_FAULTS
-/* Makes the allocation after `skip` more fail, once; negative = never. Returns allocations made since the last call. */
+/* Makes the allocation after `skip` more fail, once; negative = never. Returns allocations made since the last call.
+ * CONVOY_FAIL_ALLOCATION=<n> in the environment does it for the n-th of the process (1 = the first): for tests that only
+ * load the library. */
 uint64_t convoy_memory_fail_after(int64_t skip);
 #endif
 
