@@ -217,25 +217,18 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round)
     record_stall(record, entries == 0 || record_has_moved(record, digest, output.bytes, output.length));
 }
 
-bool convoy_record_poll_repeat(void *user, const struct convoy_poll_repeat *round)
+bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values)
 {
     struct convoy_record *record = user;
     if (!record->has_form) {
         return false;
     }
-    record->is_broken = false;
     uint32_t entries = record->form_entries;
-    const struct convoy_call_values values = {
-        .round = round->round,
-        .epoch = round->epoch,
-        .tag = round->tag,
-        .duration_ns = record_take_time(record),
-        .input = round->input,
-        .output = round->output,
-    };
-    convoy_call_log_put_form(record->log, &record->form, &values);
-    convoy_stats_round_ok(record->stats, record->form_operation, entries, entries, values.duration_ns);
-    record_stall(record, entries == 0 || record_has_moved(record, record->form_shape, round->output, entries));
+    values->duration_ns = record_take_time(record);
+    record->is_broken = false;
+    convoy_call_log_put_form(record->log, &record->form, values);
+    convoy_stats_round_ok(record->stats, record->form_operation, entries, entries, values->duration_ns);
+    record_stall(record, entries == 0 || record_has_moved(record, record->form_shape, values->output, entries));
     return true;
 }
 

@@ -65,7 +65,7 @@ static inline void convoy_record_start(struct convoy_record *record)
 void convoy_record_poll(void *user, const struct convoy_poll_record *round);
 
 /* The same for a round like the last one; false when that one left nothing to build on. */
-bool convoy_record_poll_repeat(void *user, const struct convoy_poll_repeat *round);
+bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values);
 
 void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result);
 

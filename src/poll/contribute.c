@@ -46,8 +46,17 @@ static uint64_t level_policy(enum convoy_poll_level level)
     return level == CONVOY_POLL_LEVEL_FIRST ? POLICY_FIRST_LEVEL : 0;
 }
 
-static inline int32_t round_publish(struct convoy_poll *poll, struct convoy_contribution *contribution,
-                                    struct convoy_error *error)
+static inline int32_t contribution_publish(struct convoy_poll *poll, const struct convoy_contribution *contribution,
+                                           struct convoy_error *error)
+{
+    poll->is_finished = poll->is_recorded = poll->has_own = false;
+    poll->is_unseen = true;
+    poll->operation = 0;
+    return convoy_engine_publish(poll->engine, contribution, &poll->operation, error);
+}
+
+static int32_t round_publish(struct convoy_poll *poll, struct convoy_contribution *contribution,
+                             struct convoy_error *error)
 {
     bool is_keyed = poll->shape.keyed_count != 0;
     contribution->votes = poll->votes;
@@ -55,10 +64,7 @@ static inline int32_t round_publish(struct convoy_poll *poll, struct convoy_cont
     contribution->errors_as_presence = false;
     contribution->merge = is_keyed ? &convoy_keyed_ops : &convoy_positional_ops;
     contribution->merge_state = is_keyed ? (void *)&poll->keyed : (void *)&poll->keyed.positional;
-    poll->is_finished = poll->is_recorded = poll->has_own = false;
-    poll->is_unseen = true;
-    poll->operation = 0;
-    return convoy_engine_publish(poll->engine, contribution, &poll->operation, error);
+    return contribution_publish(poll, contribution, error);
 }
 
 static void shape_set(struct convoy_poll *poll, const struct convoy_payload_shape *shape)
@@ -152,8 +158,8 @@ static int32_t lists_take(struct convoy_poll *poll, const struct convoy_poll_cal
                                error);
 }
 
-static inline int32_t call_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                   enum convoy_poll_level level, uint8_t *payload, struct convoy_error *error)
+static int32_t call_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                            enum convoy_poll_level level, uint8_t *payload, struct convoy_error *error)
 {
     struct convoy_contribution contribution; /* all fields are set here and in round_publish */
     poll->own = poll;
@@ -165,7 +171,9 @@ static inline int32_t call_publish(struct convoy_poll *poll, const struct convoy
     contribution.header = poll->header;
     contribution.header.policy |= level_policy(level);
     contribution.payload_bytes = contribution.is_error ? 0 : (uint32_t)payload_write(poll, payload);
-    return round_publish(poll, &contribution, error);
+    int32_t status = round_publish(poll, &contribution, error);
+    poll->plain = contribution;
+    return status;
 }
 
 /* The caller's arguments are wrong: its own error stays as it is, the peers are told if it asked for that. */
@@ -206,9 +214,10 @@ static inline bool list_is_alike(const struct convoy_poll *poll, const struct co
            (list->name_length == 0 || memcmp(list->name, poll->capture.names[index], list->name_length) == 0);
 }
 
-static inline bool call_is_alike(const struct convoy_poll *poll, const struct convoy_poll_call *call)
+static inline bool call_is_alike(const struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                 enum convoy_poll_level level)
 {
-    if (!poll->is_plain || poll->two.is_open || (call->critical_flags | call->reserved) != 0 ||
+    if (!poll->is_plain || poll->two.is_open || poll->level != level || (call->critical_flags | call->reserved) != 0 ||
         call->list_count != poll->shape.list_count) {
         return false;
     }
@@ -231,28 +240,53 @@ static void plain_note(struct convoy_poll *poll, const struct convoy_poll_call *
     poll->is_plain = is_plain;
 }
 
-/* States as they are: capture keeps them for the call log. false: one is out of range. */
-static inline bool states_take(struct convoy_poll *poll, const struct convoy_poll_call *call)
+/* States as they are: into the payload, and capture keeps them for the call log. false: one is out of range. */
+static inline bool positional_take(struct convoy_poll *poll, const struct convoy_poll_list *lists, uint8_t *payload)
 {
+    uint8_t *states = poll->capture.states;
+    uint32_t start = 0; /* in both, as there are positional lists only */
     bool is_known = true;
-    for (uint32_t i = 0; i < poll->shape.list_count && is_known; i++) {
-        uint8_t *to = poll->capture.states + poll->capture.starts[i];
-        is_known = convoy_positional_copy(to, call->lists[i].states, poll->shape.counts[i]);
+    for (uint32_t i = 0; i < poll->shape.list_count; i++) {
+        uint32_t count = poll->shape.counts[i];
+        is_known &= convoy_positional_copy_twice(states + start, payload + start, lists[i].states, count);
+        start += count;
     }
     return is_known;
 }
 
+__attribute__((noinline)) static bool keyed_take(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                                 uint8_t *payload)
+{
+    for (uint32_t i = 0; i < poll->shape.list_count; i++) {
+        uint8_t *to = poll->capture.states + poll->capture.starts[i];
+        if (!convoy_positional_copy(to, call->lists[i].states, poll->shape.counts[i])) {
+            return false;
+        }
+    }
+    if (keys_take(poll, call, NULL) != CONVOY_OK) {
+        return false;
+    }
+    poll->plain.payload_bytes = (uint32_t)keyed_payload_write(poll, payload);
+    return true;
+}
+
 /* IN_PROGRESS: the whole way must be gone. */
 static inline int32_t alike_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                             enum convoy_poll_level level, struct convoy_error *error)
+                                    struct convoy_error *error)
 {
     uint8_t *payload;
-    if (convoy_engine_begin(poll->engine, &payload, NULL) != CONVOY_OK || !states_take(poll, call) ||
-        (poll->shape.keyed_count != 0 && keys_take(poll, call, NULL) != CONVOY_OK)) {
+    if (convoy_engine_begin(poll->engine, &payload, NULL) != CONVOY_OK) {
+        return CONVOY_IN_PROGRESS;
+    }
+    bool is_taken = poll->shape.keyed_count == 0 ? positional_take(poll, call->lists, payload)
+                                                 : keyed_take(poll, call, payload);
+    if (!is_taken) {
         return CONVOY_IN_PROGRESS;
     }
     poll->two.phase = CONVOY_TWO_LEVEL_NONE;
-    return call_publish(poll, call, level, payload, error);
+    poll->plain.tag = poll->tag = call->tag;
+    poll->plain.votes = poll->votes = call->votes;
+    return contribution_publish(poll, &poll->plain, error);
 }
 
 __attribute__((noinline, cold)) static int32_t whole_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
@@ -297,8 +331,8 @@ int32_t convoy_contribute_call(struct convoy_poll *poll, const struct convoy_pol
                                enum convoy_poll_level level, const struct convoy_poll_result *result,
                                struct convoy_error *error)
 {
-    if (call_is_alike(poll, call) && (result == NULL || convoy_check_result_fits(result, &poll->shape))) {
-        int32_t status = alike_publish(poll, call, level, error);
+    if (call_is_alike(poll, call, level) && (result == NULL || convoy_check_result_fits(result, &poll->shape))) {
+        int32_t status = alike_publish(poll, call, error);
         if (status != CONVOY_IN_PROGRESS) {
             return status;
         }

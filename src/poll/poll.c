@@ -313,10 +313,17 @@ int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_ca
     if (status == CONVOY_OK) {
         status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
     }
+    if (status == CONVOY_OK) {
+        status = round_look(poll, wait_ns, error);
+    }
     if (status != CONVOY_OK) {
         return convoy_poll_report(poll, status, result);
     }
-    return round_read(poll, wait_ns, result, error);
+    if (!poll->has_own) {
+        return convoy_poll_deliver(poll, result, error);
+    }
+    convoy_result_write(poll, result); /* the room was checked before anything was sent */
+    return CONVOY_OK;
 }
 
 int32_t convoy_poll_abandon(struct convoy_poll *poll, convoy_operation operation, struct convoy_error *error)

@@ -10,6 +10,7 @@
 
 #include "poll/capture.h"
 #include "poll/outcome.h"
+#include "round/call_log.h"
 #include "round/engine.h"
 
 #include <stdatomic.h>
@@ -33,26 +34,18 @@ struct convoy_poll_record {
     uint64_t epoch;
     uint64_t tag;
     uint32_t list_count;
-    bool may_repeat; /* rounds with the same lists, apart from their states, may follow as convoy_poll_repeat */
+    bool may_repeat; /* rounds with the same lists, apart from their states, may follow as convoy_poll_repeat_fn */
     struct convoy_poll_record_list lists[CONVOY_POLL_LISTS_MAX];
-};
-
-/* A finished round that was OK and whose lists are, apart from their states, those of the last record that was OK. All
- * lists lie one after the other in input and in output. */
-struct convoy_poll_repeat {
-    uint64_t round;
-    uint64_t epoch;
-    uint64_t tag;
-    const uint8_t *input;
-    const uint8_t *output;
 };
 
 /* Called once when a round ends, on the thread that sees it. Must not block or call back. A round that was lost and
  * then handed over by reopen is recorded again, with its result. */
 typedef void (*convoy_poll_record_fn)(void *user, const struct convoy_poll_record *record);
 
-/* As convoy_poll_record_fn, in short. false: it was not recorded, the whole record is wanted. */
-typedef bool (*convoy_poll_repeat_fn)(void *user, const struct convoy_poll_repeat *round);
+/* As convoy_poll_record_fn, in short: the round was OK, and its lists are, apart from their states, those of the last
+ * record that was OK. All of them lie one after the other in values->input and ->output; the duration is the callee's to
+ * fill. false: it was not recorded, the whole record is wanted. */
+typedef bool (*convoy_poll_repeat_fn)(void *user, struct convoy_call_values *values);
 
 struct convoy_poll_options {
     struct convoy_engine *engine;            /* borrows until close */
@@ -90,6 +83,7 @@ struct convoy_poll {
     bool may_repeat; /* with is_plain: a record of such a call was given, and `repeat` may follow */
     bool is_plain;   /* shape, header and the layout of capture are those of a call of plain lists (contribute.c) */
     uint64_t digests[CONVOY_POLL_LISTS_MAX]; /* with is_plain: of that call's lists */
+    struct convoy_contribution plain;        /* with is_plain: what was contributed for it */
     struct convoy_capture capture;
     struct convoy_order order;
     struct convoy_inject inject;

@@ -44,28 +44,30 @@ static inline uint64_t word_min(uint64_t mine, uint64_t theirs)
 }
 
 /* The part of a list that is no whole block. Every byte is read once: it may lie in memory that others write. */
-static inline bool tail_copy(uint8_t *into, const uint8_t *from, size_t count)
+static inline bool tail_copy(uint8_t *into, uint8_t *also, const uint8_t *from, size_t count)
 {
     bool has_unknown = false;
     if (count >= WORD) {
         uint64_t word;
         memcpy(&word, from, WORD);
         memcpy(into, &word, WORD);
+        memcpy(also, &word, WORD);
         has_unknown = word_has_unknown(word);
     }
     for (size_t i = count & WORD; i < count; i++) {
         uint8_t state = from[i];
         into[i] = state;
+        also[i] = state;
         has_unknown |= state > CONVOY_STATE_SUCCESS;
     }
     return has_unknown;
 }
 
 /* The largest of each lane over all blocks is enough to see whether there is any unknown state. */
-bool convoy_positional_copy(uint8_t *into, const uint8_t *from, size_t count)
+static inline bool states_copy(uint8_t *into, uint8_t *also, const uint8_t *from, size_t count)
 {
     if (count < LANES) {
-        return !tail_copy(into, from, count);
+        return !tail_copy(into, also, from, count);
     }
     uint8_t top[LANES] = {0};
     size_t done = 0;
@@ -74,9 +76,20 @@ bool convoy_positional_copy(uint8_t *into, const uint8_t *from, size_t count)
         memcpy(block, from + done, LANES);
         lanes_max(top, block);
         memcpy(into + done, block, LANES);
+        memcpy(also + done, block, LANES);
     }
     bool has_unknown = lanes_have_unknown(top);
-    return !(tail_copy(into + done, from + done, count - done) || has_unknown);
+    return !(tail_copy(into + done, also + done, from + done, count - done) || has_unknown);
+}
+
+bool convoy_positional_copy(uint8_t *into, const uint8_t *from, size_t count)
+{
+    return states_copy(into, into, from, count);
+}
+
+bool convoy_positional_copy_twice(uint8_t *into, uint8_t *also, const uint8_t *from, size_t count)
+{
+    return states_copy(into, also, from, count);
 }
 
 __attribute__((noinline)) static uint32_t unknown_count(const uint8_t *states, size_t count)

@@ -25,6 +25,9 @@ uint32_t convoy_positional_min(uint8_t *into, const uint8_t *from, size_t count)
 /* Copies all states, none of which overlaps. false: some are above 4. from may have any alignment. */
 bool convoy_positional_copy(uint8_t *into, const uint8_t *from, size_t count);
 
+/* The same to two places. */
+bool convoy_positional_copy_twice(uint8_t *into, uint8_t *also, const uint8_t *from, size_t count);
+
 /* Number of states above 4. */
 uint32_t convoy_positional_unknown(const uint8_t *states, size_t count);
 

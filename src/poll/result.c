@@ -96,14 +96,14 @@ __attribute__((noinline)) static void record_whole(struct convoy_poll *poll, int
 void convoy_result_record(struct convoy_poll *poll, int32_t status)
 {
     if (poll->may_repeat && poll->is_plain && status == CONVOY_OK && poll->has_own) {
-        const struct convoy_poll_repeat round = {
-            .round = poll->summary.round,
-            .epoch = poll->summary.epoch,
-            .tag = poll->tag,
-            .input = poll->capture.states,
-            .output = poll->shape.keyed_count != 0 ? poll->outcome.states : poll->positional_states,
-        };
-        if (poll->repeat(poll->record_user, &round)) {
+        struct convoy_call_values values; /* all fields are set here or by `repeat` */
+        values.round = poll->summary.round;
+        values.epoch = poll->summary.epoch;
+        values.tag = poll->tag;
+        values.votes = values.votes_and = values.votes_or = 0;
+        values.input = poll->capture.states;
+        values.output = poll->shape.keyed_count != 0 ? poll->outcome.states : poll->positional_states;
+        if (poll->repeat(poll->record_user, &values)) {
             return;
         }
     }

@@ -54,17 +54,26 @@ __attribute__((noinline)) static void put_part(_Atomic uint64_t *to, const uint8
 static inline void put_words(_Atomic uint64_t *to, const void *from, size_t bytes)
 {
     const uint8_t *source = from;
-    for (; bytes >= 4 * WORD; bytes -= 4 * WORD, source += 4 * WORD, to += 4) {
+    const uint8_t *end = source + bytes / (4 * WORD) * (4 * WORD);
+    for (; source != end; source += 4 * WORD, to += 4) {
         put_word(&to[0], load_word(source));
         put_word(&to[1], load_word(source + WORD));
         put_word(&to[2], load_word(source + 2 * WORD));
         put_word(&to[3], load_word(source + 3 * WORD));
     }
-    for (; bytes >= WORD; bytes -= WORD, source += WORD, to++) {
-        put_word(to, load_word(source));
+    if ((bytes & 2 * WORD) != 0) {
+        put_word(&to[0], load_word(source));
+        put_word(&to[1], load_word(source + WORD));
+        source += 2 * WORD;
+        to += 2;
     }
-    if (bytes != 0) {
-        put_part(to, source, bytes);
+    if ((bytes & WORD) != 0) {
+        put_word(&to[0], load_word(source));
+        source += WORD;
+        to += 1;
+    }
+    if (bytes % WORD != 0) {
+        put_part(to, source, bytes % WORD);
     }
 }
 
@@ -223,6 +232,17 @@ void convoy_call_form_make(struct convoy_call_form *form_out, const struct convo
     }
 }
 
+/* What follows the first word of the names. */
+__attribute__((noinline)) static void put_names(_Atomic uint64_t *to, const struct convoy_call_form *form)
+{
+    for (uint32_t i = 0; i < form->list_count; i++) {
+        size_t at = FIXED_WORDS + i * LIST_WORDS + LIST_PLAIN_WORDS;
+        if ((form->named >> i & 1u) != 0) {
+            put_words(&to[at], &form->words[at], (LIST_WORDS - LIST_PLAIN_WORDS) * WORD);
+        }
+    }
+}
+
 void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_call_form *form,
                               const struct convoy_call_values *values)
 {
@@ -237,15 +257,15 @@ void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_c
     put_word(&to[6], pair(values->votes, values->votes_and));
     put_word(&to[7], form->words[7] | values->votes_or);
     put_word(&to[8], form->words[8]);
-    size_t end = FIXED_WORDS + form->list_count * LIST_WORDS;
-    for (size_t at = FIXED_WORDS; at < end; at += LIST_WORDS) {
-        put_word(&to[at], form->words[at]);
-        put_word(&to[at + 1], form->words[at + 1]);
-        put_word(&to[at + 2], form->words[at + 2]);
+    const uint64_t *list = form->words + FIXED_WORDS;
+    const uint64_t *end = list + form->list_count * LIST_WORDS;
+    for (_Atomic uint64_t *list_to = to + FIXED_WORDS; list != end; list += LIST_WORDS, list_to += LIST_WORDS) {
+        put_word(&list_to[0], list[0]);
+        put_word(&list_to[1], list[1]);
+        put_word(&list_to[2], list[2]);
     }
-    for (uint32_t named = form->named; named != 0; named &= named - 1) {
-        size_t at = FIXED_WORDS + (uint32_t)__builtin_ctz(named) * LIST_WORDS + LIST_PLAIN_WORDS;
-        put_words(&to[at], &form->words[at], (LIST_WORDS - LIST_PLAIN_WORDS) * WORD);
+    if (form->named != 0) {
+        put_names(to, form);
     }
     put_words(to + HEADER_WORDS, values->input, form->input_bytes);
     put_words(to + HEADER_WORDS + words_of(form->input_bytes), values->output, form->output_bytes);

@@ -109,31 +109,38 @@ static bool deliver_is_whole(const struct convoy_grid *grid, const struct convoy
            gather->present == grid->member_count && grid->member_count == grid->slots * grid->inner;
 }
 
+static inline void value_store(char *to, int64_t value, uint64_t agreed)
+{
+    memcpy(to, &value, sizeof value);
+    memcpy(to + sizeof value, &agreed, sizeof agreed); /* with the reserved field behind it */
+}
+
 /* MIN and MAX, which most columns are, here; the others where they are at home. Outputs may have any alignment. */
 static void deliver_reduced(const struct convoy_grid *grid, const struct convoy_gather *gather, char *to)
 {
     const struct convoy_schema_column *column = grid->own.columns;
+    const struct convoy_schema_column *end = column + grid->width;
     const int64_t *values = gather->rows;
     size_t stride = (size_t)grid->inner * grid->width;
-    size_t end = stride * grid->slots;
-    for (uint32_t i = 0; i < grid->width; i++, column++, values++, to += sizeof(struct convoy_sync_reduced)) {
-        int64_t value = values[0];
-        uint64_t agreed = 1; /* with the reserved field behind it */
-        if (column->reduction == CONVOY_REDUCE_MIN) {
-            for (size_t at = stride; at < end; at += stride) {
-                value = values[at] < value ? values[at] : value;
-            }
-        } else if (column->reduction == CONVOY_REDUCE_MAX) {
-            for (size_t at = stride; at < end; at += stride) {
+    size_t last = stride * (grid->slots - 1);
+    for (; column != end; column++, values++, to += sizeof(struct convoy_sync_reduced)) {
+        int64_t value = values[last];
+        if (column->reduction == CONVOY_REDUCE_MAX) {
+            for (size_t at = last; at != 0;) {
+                at -= stride;
                 value = values[at] > value ? values[at] : value;
             }
+            value_store(to, value, 1);
+        } else if (column->reduction == CONVOY_REDUCE_MIN) {
+            for (size_t at = last; at != 0;) {
+                at -= stride;
+                value = values[at] < value ? values[at] : value;
+            }
+            value_store(to, value, 1);
         } else {
             struct convoy_sync_reduced reduced = convoy_derive_column(column, values, stride, grid->slots);
-            value = reduced.value;
-            agreed = reduced.agreed;
+            value_store(to, reduced.value, reduced.agreed);
         }
-        memcpy(to, &value, sizeof value);
-        memcpy(to + sizeof value, &agreed, sizeof agreed);
     }
 }
 

@@ -107,9 +107,9 @@ static void gather_add_mask(struct convoy_gather *gather, uint32_t index)
     convoy_mask_merge(into, from, gather->form.member_count);
 }
 
-static int32_t gather_member(void *state, uint32_t index, const uint8_t *payload, size_t bytes)
+__attribute__((noinline)) static int32_t gather_member_any(struct convoy_gather *gather, uint32_t index, const uint8_t *payload,
+                                                           size_t bytes)
 {
-    struct convoy_gather *gather = state;
     if (index >= gather->form.member_count || gather->presence[index] != CONVOY_GATHER_UNSEEN) {
         return CONVOY_MALFORMED;
     }
@@ -132,6 +132,31 @@ static int32_t gather_member(void *state, uint32_t index, const uint8_t *payload
     return CONVOY_OK;
 }
 
+/* The usual contribution: values that fit 32 bits and nothing else, after others of that kind. */
+static inline bool gather_is_plain(const struct convoy_gather *gather, uint32_t index, size_t bytes)
+{
+    const struct convoy_mask *mask = &gather->mask;
+    return bytes == 4u * (size_t)gather->form.width && !gather->form.has_slot && index < gather->form.member_count &&
+           gather->presence[index] == CONVOY_GATHER_UNSEEN && mask->version == 0 && mask->is_full &&
+           (mask->total == 0 || mask->first < index);
+}
+
+static int32_t gather_member(void *state, uint32_t index, const uint8_t *payload, size_t bytes)
+{
+    struct convoy_gather *gather = state;
+    if (__builtin_expect(gather_is_plain(gather, index, bytes), 1)) {
+        struct convoy_mask *mask = &gather->mask;
+        convoy_row_take(gather_row(gather, index), gather->form.width, true, payload);
+        mask->first = mask->total == 0 ? index : mask->first;
+        mask->agreeing++;
+        mask->total++;
+        gather->presence[index] = CONVOY_PRESENT;
+        gather->present++;
+        gather->seen++;
+        return CONVOY_OK;
+    }
+    return gather_member_any(gather, index, payload, bytes);
+}
 static void gather_absent(void *state, uint32_t index, enum convoy_absence absence, int32_t reason)
 {
     struct convoy_gather *gather = state;
