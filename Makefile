@@ -41,7 +41,7 @@ CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformanc
 CONFORMANCE_SOURCES := cases_failure cases_loss cases_round suite
 INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_poll reports_stamps timeout_report
 INTEGRATION_SCRIPTS := doctor_cli package_list readme_example readme_settings run_cli
-FAULT_TESTS := kill_points
+FAULT_TESTS := kill_points signals
 FAULT_SOURCES := party
 ABI_TESTS := hygiene load
 FUZZERS := elf hello poll_payload round sync_payload
@@ -342,6 +342,16 @@ test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
 .PHONY: test-fault
 test-fault: $(FAULT_BINARIES) ## members that are killed, stopped and cut off; needs VARIANT=debug; CONVOY_SCALE=n for longer ones
 	tests/run.sh $(FAULT_BINARIES)
+
+# What the table of mutations runs, built once with all of them compiled in and none switched on.
+MUTATION_TESTS := $(sort $(shell awk '!/^\#/ {print $$2}' tests/fault/mutations.txt))
+
+.PHONY: test-mutations mutations-run
+test-mutations: ## break the protocol in over 30 compiled-in ways; each must make a test fail
+	$(MAKE) --no-print-directory VARIANT=mutation DEPS=no mutations-run
+
+mutations-run: $(addprefix $(TEST_BIN)/,$(MUTATION_TESTS))
+	tests/mutations.sh $(BIN) $(M)
 
 # -- benchmark -----------------------------------------------------------------------------------------------------
 

@@ -59,9 +59,7 @@
     X(goodbye_not_said)                                                                                                \
     X(no_request_by_successor)                                                                                         \
     X(successor_never_leads)                                                                                           \
-    X(repeats_kept)                                                                                                    \
     X(second_hop_skipped)                                                                                              \
-    X(token_not_checked)                                                                                               \
     X(result_not_handed_over)                                                                                          \
     X(promise_not_completed)                                                                                           \
     X(majority_ignored)                                                                                                \
@@ -70,7 +68,7 @@
     X(min_is_max)                                                                                                      \
     X(absent_is_success)           /* keyed: who does not list a request counts as done */                             \
     X(decided_forgotten)                                                                                               \
-    X(level_two_first)                                                                                                 \
+    X(level_two_takes_own)         /* instead of what level one has agreed on */                                       \
     X(mask_ignored)                                                                                                    \
     X(fallback_zero)               /* a missing row is zeros */                                                        \
     X(mac_not_checked)                                                                                                 \

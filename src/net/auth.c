@@ -2,6 +2,7 @@
 #include "net/auth.h"
 
 #include "core/bytes.h"
+#include "core/fault.h"
 
 #include <sodium.h>
 
@@ -28,5 +29,5 @@ void convoy_auth_mac(struct convoy_auth_text key, enum convoy_auth_role role, co
 
 bool convoy_auth_equal(const uint8_t one[CONVOY_AUTH_BYTES], const uint8_t other[CONVOY_AUTH_BYTES])
 {
-    return sodium_memcmp(one, other, CONVOY_AUTH_BYTES) == 0;
+    return sodium_memcmp(one, other, CONVOY_AUTH_BYTES) == 0 || CONVOY_MUTATED(mac_not_checked);
 }

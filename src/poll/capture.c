@@ -3,6 +3,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "poll/check.h"
 #include "poll/gate.h"
@@ -145,7 +146,8 @@ static void faults_inject(const struct intake *intake, const struct convoy_injec
 static void staging_demote(const struct intake *intake)
 {
     for (uint32_t i = 0; intake->list->entry_flags != NULL && i < intake->count; i++) {
-        if (intake->pending[i] != 0 && intake->states[i] == CONVOY_STATE_SUCCESS) {
+        if (intake->pending[i] != 0 && intake->states[i] == CONVOY_STATE_SUCCESS &&
+            !CONVOY_MUTATED(staging_not_demoted)) {
             intake->states[i] = CONVOY_STATE_TRANSFERRING;
             intake->capture->demoted[intake->index]++;
         }

@@ -2,6 +2,7 @@
 #include "poll/contribute.h"
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "poll/check.h"
 #include "poll/positional.h"
 
@@ -392,7 +393,8 @@ static size_t second_payload_write(const struct convoy_poll *first, const struct
     const struct convoy_table *table = &first->keyed.tables[first->keyed.current];
     uint32_t entries = shape->keyed_entries;
     size_t bytes = shape->positional_bytes;
-    memcpy(payload, first->positional_states, shape->positional_bytes);
+    bool brings_own = CONVOY_MUTATED(level_two_takes_own) && shape->keyed_count == 0;
+    memcpy(payload, brings_own ? first->capture.states : first->positional_states, shape->positional_bytes);
     if (shape->keyed_count != 0) {
         struct convoy_payload_layout at = convoy_payload_layout(shape, entries, table->has_generations, false);
         keyed_head_write(payload, shape, &at, table->has_generations);

@@ -2,6 +2,7 @@
 #include "poll/decided.h"
 
 #include "convoy/base.h"
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <assert.h>
@@ -117,6 +118,9 @@ static uint32_t entry_take(struct convoy_decided *decided)
 
 void convoy_decided_add(struct convoy_decided *decided, uint32_t list, uint64_t key, uint32_t generation, uint8_t state)
 {
+    if (CONVOY_MUTATED(decided_forgotten)) {
+        return;
+    }
     uint32_t at = entry_take(decided);
     uint32_t slot = slot_find(decided, list, key, generation);
     assert(decided->slots[slot] == 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/outcome.h"
 
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <string.h>
@@ -53,7 +54,7 @@ static void absent_apply(struct convoy_table *table, const struct convoy_payload
         }
         for (uint32_t i = table->starts[slot]; i < table->starts[slot + 1]; i++) {
             bool holds = table->listed[i] < members && table->states[i] > CONVOY_STATE_BOOTSTRAPPING;
-            table->states[i] = holds ? CONVOY_STATE_BOOTSTRAPPING : table->states[i];
+            table->states[i] = holds && !CONVOY_MUTATED(absent_is_success) ? CONVOY_STATE_BOOTSTRAPPING : table->states[i];
         }
     }
 }

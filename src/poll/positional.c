@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/positional.h"
 
+#include "core/fault.h"
+
 #include <string.h>
 
 #define MEMBERS_MAX 1024u
@@ -184,6 +186,12 @@ static bool blocks_min(uint8_t *into, const uint8_t *from, size_t count)
 
 uint32_t convoy_positional_min(uint8_t *into, const uint8_t *from, size_t count)
 {
+    if (CONVOY_MUTATED(min_is_max)) {
+        for (size_t i = 0; i < count; i++) {
+            into[i] = from[i] > into[i] ? from[i] : into[i];
+        }
+        return 0;
+    }
     bool has_unknown = count < LANES ? tail_min(into, from, count) : blocks_min(into, from, count);
     return __builtin_expect(has_unknown, 0) ? unknown_min(into, from, count) : 0;
 }

@@ -2,9 +2,7 @@
 /* One operation from begin to its end. The states are drawn in engine.h. */
 #include "round/remote.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sched.h>
 
 static int32_t operation_refuse_start(struct convoy_engine *engine, struct convoy_error *error)
 {
@@ -67,6 +65,7 @@ bool convoy_engine_contribute(struct convoy_engine *engine)
     bool is_published;
     if (CONVOY_MUTATED(number_before_payload)) {
         is_published = convoy_engine_swap_own(engine, round);
+        (void)sched_yield(); /* so that others run into it soon */
         operation_fill_cell(engine, round);
     } else {
         operation_fill_cell(engine, round);
@@ -184,6 +183,9 @@ static int32_t operation_abandon(struct convoy_engine *engine, convoy_operation 
         if (!convoy_engine_is_lost(engine, engine->local_members[local]) && !CONVOY_MUTATED(abandon_seals_nothing)) {
             (void)convoy_engine_seal(engine, local, round, CONVOY_SEAL_ABANDON);
         }
+    }
+    if (CONVOY_MUTATED(no_reread_after_failed_swap)) { /* takes it that what could not be sealed was sealed by others */
+        return convoy_engine_end(engine, CONVOY_BROKEN, NULL);
     }
     if (engine->remote != NULL && convoy_remote_abandon(engine)) {
         engine->is_unread = false;

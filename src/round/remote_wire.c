@@ -69,7 +69,7 @@ static void wire_keep(struct convoy_remote *remote, struct convoy_remote_box *bo
                       const uint8_t *data, bool is_failure)
 {
     struct convoy_remote_box *box = &boxes[message->word & 1];
-    if (box->word == message->word && !is_failure && !CONVOY_MUTATED(repeats_kept)) {
+    if (box->word == message->word && !is_failure) {
         remote->dropped_repeat++;
         return;
     }
@@ -150,6 +150,17 @@ static void wire_dispatch(struct convoy_remote *remote, uint32_t host, const str
     remote->dropped_bad++; /* a kind of a newer release: nothing that this wire version relies on */
 }
 
+/* Any member may say that it gives up; all else is said by the one that leads its host. */
+static bool wire_is_from_leader(const struct convoy_message *message, const uint8_t *data)
+{
+    struct convoy_partial_head head;
+    if (message->kind != CONVOY_MESSAGE_PARTIAL || message->length < sizeof head) {
+        return true;
+    }
+    memcpy(&head, data, sizeof head);
+    return (head.flags & CONVOY_PARTIAL_FAILED) == 0;
+}
+
 void convoy_remote_recv(void *user, const void *header, size_t header_bytes, const void *data, size_t bytes)
 {
     struct convoy_remote *remote = user;
@@ -160,7 +171,7 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
         return;
     }
     memcpy(&message, header, sizeof message);
-    if (sodium_memcmp(message.token, remote->token, sizeof message.token) != 0 && !CONVOY_MUTATED(token_not_checked)) {
+    if (sodium_memcmp(message.token, remote->token, sizeof message.token) != 0) {
         remote->dropped_token++;
         return;
     }
@@ -174,7 +185,7 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
         remote->dropped_stale++;
         return;
     }
-    if (host != remote->own_host) { /* whoever speaks for a host leads it */
+    if (host != remote->own_host && wire_is_from_leader(&message, data)) {
         from->leader = message.member;
         from->down_ns = 0;
     }

@@ -50,9 +50,6 @@ bool convoy_engine_seal(struct convoy_engine *engine, uint32_t local, uint64_t r
             convoy_engine_wake(engine);
             return true;
         }
-        if (CONVOY_MUTATED(no_reread_after_failed_swap)) {
-            return true;
-        }
     }
     return convoy_cell_view_of(word, engine->generation, round) == CONVOY_CELL_SEALED;
 }

@@ -2,6 +2,7 @@
 #include "sync/deliver.h"
 
 #include "core/error.h"
+#include "core/fault.h"
 
 #include <string.h>
 
@@ -64,7 +65,8 @@ static void deliver_row(const struct convoy_grid *grid, const struct convoy_gath
     const int64_t *row = presence == CONVOY_PRESENT ? gather->rows + (size_t)member * grid->width : NULL;
     for (uint32_t i = 0; i < grid->own.count; i++) {
         bool is_carried = row != NULL && grid->common[i] != CONVOY_GRID_CUT;
-        values[i] = is_carried ? row[grid->common[i]] : grid->own.columns[i].fallback;
+        int64_t fallback = CONVOY_MUTATED(fallback_zero) ? 0 : grid->own.columns[i].fallback;
+        values[i] = is_carried ? row[grid->common[i]] : fallback;
     }
 }
 

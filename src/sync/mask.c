@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sync/mask.h"
 
+#include "core/fault.h"
+
 #include <string.h>
 
 void convoy_mask_clear(struct convoy_mask *mask)
@@ -99,5 +101,5 @@ void convoy_mask_merge(struct convoy_mask *into, const struct convoy_mask *from,
 
 bool convoy_mask_is_active(const struct convoy_mask *mask, uint32_t member)
 {
-    return mask->is_full || ((unsigned)mask->bits[member / 8] >> (member % 8) & 1u) != 0;
+    return mask->is_full || CONVOY_MUTATED(mask_ignored) || ((unsigned)mask->bits[member / 8] >> (member % 8) & 1u) != 0;
 }

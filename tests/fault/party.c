@@ -3,19 +3,59 @@
 
 #include "tests/lib/hosts.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <cmocka.h>
+
 #define PARTY_ROUND_BITS 16u
 #define PARTY_FAILURES_MAX 12u
 #define PARTY_HOST_COUNT 3u
+#define PARTY_TESTS_MAX 64u
 
 /* What the library logs, with CONVOY_PARTY_LOG set: to find out why a test failed. */
 static void party_log_line(void *user, uint32_t level, const char *line, size_t length)
 {
     const struct rank *rank = user;
     (void)fprintf(stderr, "rank %u: level %u %.*s\n", rank->index, level, (int)length, line);
+}
+
+uint32_t party_timeout_ms(void)
+{
+    const char *text = getenv("CONVOY_TEST_TIMEOUT_MS");
+    unsigned long given = text != NULL ? strtoul(text, NULL, 10) : 0;
+    return given != 0 ? (uint32_t)given : 60000;
+}
+
+bool party_is_wanted(const char *name)
+{
+    const char *only = getenv("CONVOY_TEST_ONLY");
+    return only == NULL || strstr(name, only) != NULL;
+}
+
+int party_main(const char *name, const struct CMUnitTest *tests, size_t count)
+{
+    struct CMUnitTest wanted[PARTY_TESTS_MAX];
+    size_t wanted_count = 0;
+    for (size_t i = 0; i < count && wanted_count < PARTY_TESTS_MAX; i++) {
+        if (party_is_wanted(tests[i].name)) {
+            wanted[wanted_count++] = tests[i];
+        }
+    }
+    return _cmocka_run_group_tests(name, wanted, wanted_count, NULL, NULL);
+}
+
+bool party_has_hosts(void)
+{
+    static int made = -1; /* not tried yet */
+    if (made < 0) {
+        made = hosts_create(PARTY_HOST_COUNT);
+        (void)atexit(hosts_destroy);
+    }
+    return made == 1;
 }
 
 uint32_t party_scaled(uint32_t small)
@@ -114,6 +154,12 @@ static void party_note(struct party *party, uint64_t round, uint64_t epoch, int3
     __atomic_store_n(&log->count, log->count + 1, __ATOMIC_RELEASE);
 }
 
+/* Votes that all members cast in a round, beside the one of their own. */
+static uint32_t party_common_votes(uint64_t round)
+{
+    return (uint32_t)round << PARTY_MAX;
+}
+
 /* Own position says "I was here", the rest spells the round's number. */
 static void party_fill(struct party *party)
 {
@@ -124,7 +170,7 @@ static void party_fill(struct party *party)
     for (uint32_t bit = 0; bit < PARTY_ROUND_BITS; bit++) {
         exchange->states[count + bit] = (party->next >> bit & 1) != 0 ? CONVOY_STATE_SUCCESS : CONVOY_STATE_TRANSFERRING;
     }
-    exchange->call.votes = 1u << party->rank->index;
+    exchange->call.votes = party_common_votes(party->next) | 1u << party->rank->index;
 }
 
 /* What a result says, which must be about the round that was asked for. */
@@ -142,7 +188,10 @@ static uint32_t party_read(struct party *party)
     }
     EXPECT_EQUAL(exchange->result.round, party->next);
     EXPECT_EQUAL(round, party->next);
-    EXPECT_EQUAL(exchange->result.votes_or, contributors);
+    uint32_t votes = party_common_votes(party->next);
+    EXPECT_EQUAL(exchange->result.votes_or, votes | contributors);
+    bool is_alone = (contributors & (contributors - 1)) == 0;
+    EXPECT_EQUAL(exchange->result.votes_and, is_alone ? votes | contributors : votes);
     EXPECT((contributors >> party->rank->index & 1) != 0);
     return contributors;
 }

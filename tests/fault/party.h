@@ -16,7 +16,6 @@
 #define PARTY_MAX 8u
 #define PARTY_ENTRIES_MAX 512u
 #define PARTY_LONG_NS 20000000000ull
-#define PARTY_TIMEOUT_MS 60000u
 
 enum party_place {
     PARTY_MEMORY = 0, /* one host, shared memory */
@@ -103,7 +102,21 @@ void party_check(const struct party_shared *shared, const struct party_plan *pla
 /* The contributors of a round that ended well on a member; 0 = it did not. */
 uint32_t party_contributors(const struct party_log *log, uint64_t round);
 
-/* Adds up scaled test sizes: CONVOY_SCALE times `small`, CONVOY_SCALE being 1 if not set. */
+/* Milliseconds that all ranks of a party have: CONVOY_TEST_TIMEOUT_MS, else 60,000. */
+uint32_t party_timeout_ms(void);
+
+/* Whether a test of that name is to run: CONVOY_TEST_ONLY is not set or is a part of it. */
+bool party_is_wanted(const char *name);
+
+/* Makes three hosts for the first test that needs them; false, and the reason on stdout: they cannot be made here. */
+bool party_has_hosts(void);
+
+struct CMUnitTest;
+
+/* Runs those tests of the array that are wanted, as a cmocka group; returns main's exit code. */
+int party_main(const char *name, const struct CMUnitTest *tests, size_t count);
+
+/* A test's size: `small` times CONVOY_SCALE, which is 1 if not set. */
 uint32_t party_scaled(uint32_t small);
 
 #endif
