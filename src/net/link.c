@@ -140,15 +140,23 @@ static uint32_t link_progress(struct convoy_link *link)
 {
     uint32_t events = 0;
     uint64_t received = link->received_messages;
+    if (link->is_progressing) {
+        return 0;
+    }
     for (uint32_t i = 0; i < link->set.count; i++) {
         uint32_t steps = 0;
+        link->is_progressing = true;
         while (steps < LINK_PROGRESS_STEPS && link->ucx->ucp_worker_progress(link->lanes[i].worker) != 0) {
             steps++;
             if (link->received_messages != received) {
                 break; /* it may be the awaited one, and another step is a system call */
             }
         }
+        link->is_progressing = false;
         events += steps;
+    }
+    if (link->later != 0) {
+        convoy_link_connect_later(link);
     }
     if (link->queued != 0) {
         events += convoy_link_queue_progress(link);

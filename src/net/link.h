@@ -43,7 +43,8 @@ int32_t convoy_link_open(const struct convoy_link_options *options, struct convo
 /* This worker's address, to be handed to the others; valid until close. */
 const void *convoy_link_address(const struct convoy_link *link, size_t *bytes_out);
 
-/* Creates the endpoint to a peer; again after FAILED replaces it. Does not wait for the peer. address: borrows.
+/* Creates the endpoint to a peer; again after FAILED replaces it. Does not wait for the peer. address: borrows,
+ * when called inside of recv until progress returns.
  * MALFORMED: not an address of a link. UNREACHABLE: none of the interfaces here reaches one of the peer's; the text has
  * both lists. */
 int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,

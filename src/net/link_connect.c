@@ -136,6 +136,46 @@ static void endpoint_reset(struct convoy_link *link, struct link_endpoint *endpo
     endpoint->link = link;
 }
 
+/* UCX 1.13 gives a new endpoint the connection that the peer has made to us, if there is one; when it is just reading
+ * from that, it goes on with a connection that is no longer there. So inside of progress only the wish is noted. */
+static void endpoint_postpone(struct convoy_link *link, struct link_endpoint *endpoint, const void *address,
+                              size_t bytes)
+{
+    convoy_link_queue_drop(link, endpoint);
+    link->later += endpoint->later_address == NULL;
+    endpoint->later_address = address;
+    endpoint->later_bytes = bytes;
+    link_set_state(endpoint, CONVOY_LINK_UP);
+}
+
+static void endpoint_connect_later(struct convoy_link *link, struct link_endpoint *endpoint)
+{
+    struct link_buffer *queue = endpoint->queue; /* was sent since: not the old endpoint's */
+    const void *address = endpoint->later_address;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    endpoint->queue = NULL;
+    endpoint->later_address = NULL;
+    link->later--;
+    int32_t status =
+        convoy_link_connect(link, (uint32_t)(endpoint - link->endpoints), address, endpoint->later_bytes, &error);
+    endpoint->queue = queue;
+    if (status != CONVOY_OK) {
+        link_set_state(endpoint, CONVOY_LINK_UP);
+        convoy_link_endpoint_fail(endpoint, UCS_ERR_UNREACHABLE);
+    } else if (!endpoint->is_tcp) {
+        convoy_link_send_queued(link, endpoint);
+    }
+}
+
+void convoy_link_connect_later(struct convoy_link *link)
+{
+    for (uint32_t i = 0; i < link->options.peer_count && link->later != 0; i++) {
+        if (link->endpoints[i].later_address != NULL) {
+            endpoint_connect_later(link, &link->endpoints[i]);
+        }
+    }
+}
+
 int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
                             struct convoy_error *error)
 {
@@ -149,8 +189,12 @@ int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void 
     if (!convoy_lane_set_choose(&link->set, &theirs, convoy_interfaces_route, &pair)) {
         return connect_unreachable(link, peer, &theirs, error);
     }
-    link_enter(link);
     struct link_endpoint *endpoint = &link->endpoints[peer];
+    if (link->is_progressing) {
+        endpoint_postpone(link, endpoint, address, bytes);
+        return CONVOY_OK;
+    }
+    link_enter(link);
     endpoint_reset(link, endpoint);
     endpoint->lane = pair.mine;
     int32_t status = endpoint_create(link, endpoint, &theirs.lanes[pair.theirs], error);

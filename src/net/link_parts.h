@@ -30,6 +30,8 @@ struct link_endpoint {
     struct link_buffer *queue; /* of these, those that wait here and not in UCX; first first */
     bool is_tcp;               /* nothing but TCP: its messages wait here (link_queue.c) */
     size_t segment_bytes;      /* longer messages go in pieces */
+    const void *later_address; /* connect was asked for inside of progress; borrowed until that ends; NULL = no */
+    size_t later_bytes;
     bool must_close;      /* failed: to be closed from outside of UCX's callbacks */
     bool must_tell;       /* failed: down has not been called yet */
     bool is_dirty;        /* something was sent since the last flush */
@@ -101,6 +103,8 @@ struct convoy_link {
     uint32_t unfinished; /* close and flush requests under way */
     uint32_t attention; /* endpoints with must_close or must_tell */
     bool is_closing;    /* nothing is delivered any more */
+    bool is_progressing; /* inside UCX: nothing is connected, written, closed or progressed there */
+    uint32_t later;      /* endpoints with a later_address */
     uint64_t received_messages;
     uint64_t received_bytes;
     uint64_t refused_messages; /* larger than any member may send, or not of our making */
@@ -174,8 +178,14 @@ void convoy_link_lanes_close(struct convoy_link *link);
 /* link_connect.c: gives the UCX endpoint back by force; never calls anyone. */
 void convoy_link_endpoint_close(struct convoy_link *link, struct link_endpoint *endpoint);
 
+/* link_connect.c: makes the endpoints that were asked for inside of progress. */
+void convoy_link_connect_later(struct convoy_link *link);
+
 /* link_connect.c: the endpoint is of no use any more; the rest follows in the next progress. */
 void convoy_link_endpoint_fail(struct link_endpoint *endpoint, int32_t ucx_status);
+
+/* link_send.c: hands what waits in an endpoint's queue to UCX (not over TCP). */
+void convoy_link_send_queued(struct convoy_link *link, struct link_endpoint *endpoint);
 
 /* link_send.c: makes the buffers. */
 int32_t convoy_link_buffers_make(struct convoy_link *link, struct convoy_error *error);

@@ -64,6 +64,23 @@ static ucs_status_t send_buffered(struct convoy_link *link, struct link_endpoint
     return UCS_PTR_STATUS(request);
 }
 
+void convoy_link_send_queued(struct convoy_link *link, struct link_endpoint *endpoint)
+{
+    while (endpoint->queue != NULL) {
+        struct link_buffer *buffer = endpoint->queue;
+        endpoint->queue = buffer->next;
+        buffer->next = link->free_buffers; /* as if it was filled just now */
+        link->free_buffers = buffer;
+        endpoint->pending--;
+        link->pending--;
+        link->queued--;
+        ucs_status_t result = send_buffered(link, endpoint, buffer);
+        if (result != UCS_OK) {
+            convoy_link_endpoint_fail(endpoint, result);
+        }
+    }
+}
+
 static void send_count(struct link_endpoint *endpoint, size_t bytes, bool is_inline)
 {
     endpoint->is_dirty = true;
@@ -83,7 +100,7 @@ static ucs_status_t send_later(struct convoy_link *link, struct link_endpoint *e
     }
     buffer->header_bytes = message->header_bytes;
     buffer->data_bytes = message->bytes;
-    if (!endpoint->is_tcp) {
+    if (!endpoint->is_tcp && endpoint->later_address == NULL) {
         return send_buffered(link, endpoint, buffer);
     }
     convoy_link_queue_push(link, endpoint, buffer);
@@ -94,7 +111,9 @@ static int32_t send_to(struct convoy_link *link, struct link_endpoint *endpoint,
 {
     ucs_status_t result = UCS_ERR_NO_RESOURCE;
     size_t total = message->header_bytes + message->bytes;
-    bool is_inline = endpoint->pending == 0; /* else it would overtake those in buffers */
+    /* Else it would overtake those in buffers; or UCX, in the middle of reading a connection, would find while writing
+     * that it is broken, take it down and go on reading (1.13). */
+    bool is_inline = endpoint->pending == 0 && !link->is_progressing;
     if (is_inline && total <= endpoint->segment_bytes) {
         result = convoy_link_send_now(link, endpoint, message, LINK_AM_ID);
     }
