@@ -200,8 +200,10 @@ static uint32_t engine_public_state(const struct convoy_engine *engine)
         return CONVOY_GROUP_STUCK;
     case CONVOY_ENGINE_BROKEN:
         return CONVOY_GROUP_BROKEN;
-    default:
-        return CONVOY_GROUP_READY;
+    default: /* over, perhaps by the progress thread, and nobody has been told yet */
+        return !convoy_engine_is_unread(engine)          ? CONVOY_GROUP_READY
+               : atomic_load(&engine->was_stuck) != 0 ? CONVOY_GROUP_STUCK
+                                                         : CONVOY_GROUP_ACTIVE;
     }
 }
 
@@ -220,5 +222,5 @@ void convoy_engine_info(struct convoy_engine *engine, struct convoy_group_info *
     info_out->epoch = convoy_engine_epoch(engine);
     info_out->round = round != 0 && (is_open || is_broken) ? round - 1 : round;
     info_out->segment_bytes = engine->segment.is_shared ? engine->segment.geometry.total_bytes : 0;
-    info_out->operation = is_open ? atomic_load_explicit(&engine->operation, memory_order_relaxed) : 0;
+    info_out->operation = is_open || convoy_engine_is_unread(engine) ? atomic_load_explicit(&engine->operation, memory_order_relaxed) : 0;
 }

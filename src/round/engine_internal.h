@@ -102,6 +102,7 @@ struct convoy_engine {
 
     /* the operation */
     _Atomic uint32_t state;              /* [any] enum convoy_engine_state */
+    _Atomic uint32_t was_stuck;          /* [any] a wait for it has ended without a result */
     _Atomic uint64_t operation;          /* [any] the open one, else the last one */
     _Atomic uint64_t round;              /* [any] of the open operation, else of the last finished one */
     _Atomic uint64_t published_ns;       /* [any] coarse CLOCK_MONOTONIC of its publish */
@@ -115,7 +116,7 @@ struct convoy_engine {
     uint32_t error_member; /* whose error row ended the last round, or member_count */
     int32_t error_reason;
     uint32_t failed_member; /* who made the last round fail, or member_count */
-    bool is_unread;  /* the operation's end was not returned by test, wait or abandon yet */
+    _Atomic uint32_t is_unread; /* [any] the operation's end was not returned by test, wait or abandon yet */
     bool recovered; /* reopen completed the last operation with a result from another host */
     struct convoy_error ended_error;
     struct convoy_round_summary summary;
@@ -149,6 +150,12 @@ static inline bool convoy_engine_is_open(const struct convoy_engine *engine)
 {
     uint32_t state = atomic_load_explicit(&engine->state, memory_order_relaxed);
     return state == CONVOY_ENGINE_OPEN || state == CONVOY_ENGINE_STUCK;
+}
+
+/* The last operation is open, or over without anybody having been told. */
+static inline bool convoy_engine_is_unread(const struct convoy_engine *engine)
+{
+    return atomic_load_explicit(&engine->is_unread, memory_order_relaxed) != 0;
 }
 
 static inline uint64_t convoy_engine_coarse_ns(void)

@@ -8,7 +8,7 @@ static int32_t operation_refuse_start(struct convoy_engine *engine, struct convo
 {
     int name_length = (int)engine->group->name_length;
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
-    if (convoy_engine_is_open(engine) || engine->is_unread) {
+    if (convoy_engine_is_open(engine) || convoy_engine_is_unread(engine)) {
         return convoy_error_set_peer(error, CONVOY_BUSY, -1, round,
                                      "group %.*s: round %llu is still open; test, wait for or abandon it first",
                                      name_length, engine->group->name, (unsigned long long)round);
@@ -21,7 +21,7 @@ static int32_t operation_refuse_start(struct convoy_engine *engine, struct convo
 
 static int32_t operation_begin(struct convoy_engine *engine, uint8_t **payload_out, struct convoy_error *error)
 {
-    if (atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE || engine->is_unread) {
+    if (atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE || convoy_engine_is_unread(engine)) {
         return operation_refuse_start(engine, error);
     }
     uint64_t cell_round = CONVOY_MUTATED(one_cell_for_two) ? 0 : engine->next_round;
@@ -60,6 +60,7 @@ bool convoy_engine_contribute(struct convoy_engine *engine)
     engine->scan = 0;
     engine->error_member = engine->member_count;
     atomic_store_explicit(&engine->round, round, memory_order_relaxed);
+    atomic_store_explicit(&engine->was_stuck, 0, memory_order_relaxed);
     atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
     bool is_published;
@@ -82,7 +83,7 @@ bool convoy_engine_contribute(struct convoy_engine *engine)
 /* This member's own cell was sealed before it could publish: the round has ended without it. */
 static int32_t operation_sealed(struct convoy_engine *engine, struct convoy_error *error)
 {
-    engine->is_unread = false;
+    atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
     engine->scan = 0;
     int32_t status = convoy_engine_collect(engine);
     if (status == CONVOY_IN_PROGRESS || status == CONVOY_OK) {
@@ -101,7 +102,7 @@ static int32_t operation_publish(struct convoy_engine *engine, const struct conv
     engine->contribution = *contribution;
     convoy_operation operation = (++engine->operation_count << 8) | 1;
     atomic_store_explicit(&engine->operation, operation, memory_order_relaxed);
-    engine->is_unread = true;
+    atomic_store_explicit(&engine->is_unread, 1, memory_order_relaxed);
     if (!convoy_engine_contribute(engine)) {
         return operation_sealed(engine, error);
     }
@@ -112,7 +113,8 @@ static int32_t operation_publish(struct convoy_engine *engine, const struct conv
 static int32_t operation_result(struct convoy_engine *engine, int32_t status,
                                 struct convoy_round_summary *summary_out, struct convoy_error *error)
 {
-    engine->is_unread = convoy_engine_is_open(engine) || status == CONVOY_IN_PROGRESS;
+    bool is_unread = convoy_engine_is_open(engine) || status == CONVOY_IN_PROGRESS;
+    atomic_store_explicit(&engine->is_unread, is_unread, memory_order_relaxed);
     if (status == CONVOY_OK) {
         *summary_out = engine->summary;
         return CONVOY_OK;
@@ -169,11 +171,11 @@ static int32_t operation_abandon(struct convoy_engine *engine, convoy_operation 
     if (status != CONVOY_OK) {
         return status;
     }
-    if (!convoy_engine_is_open(engine) && engine->is_unread && engine->ended_status == CONVOY_OK) {
+    if (!convoy_engine_is_open(engine) && convoy_engine_is_unread(engine) && engine->ended_status == CONVOY_OK) {
         return CONVOY_OK; /* complete, though nobody has looked: test has its result */
     }
-    engine->is_unread = engine->is_unread && convoy_engine_is_open(engine);
     if (!convoy_engine_is_open(engine)) {
+        atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
         return convoy_error_set(error, CONVOY_CLOSED, "group %.*s: the operation has ended already (%s)",
                                 (int)engine->group->name_length, engine->group->name,
                                 convoy_status_text(engine->ended_status));
@@ -188,12 +190,12 @@ static int32_t operation_abandon(struct convoy_engine *engine, convoy_operation 
         return convoy_engine_end(engine, CONVOY_BROKEN, NULL);
     }
     if (engine->remote != NULL && convoy_remote_abandon(engine)) {
-        engine->is_unread = false;
+        atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
         return convoy_error_copy(error, &engine->ended_error);
     }
     status = convoy_engine_collect(engine);
     if (status == CONVOY_BROKEN || status == CONVOY_PEER_LOST) {
-        engine->is_unread = false;
+        atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
         return convoy_error_copy(error, &engine->ended_error);
     }
     return CONVOY_OK; /* nothing was left to seal: the round is complete and test has its result */
@@ -263,5 +265,5 @@ int32_t convoy_engine_abandon(struct convoy_engine *engine, convoy_operation ope
 
 bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation)
 {
-    return engine->is_unread && operation == atomic_load_explicit(&engine->operation, memory_order_relaxed);
+    return convoy_engine_is_unread(engine) && operation == atomic_load_explicit(&engine->operation, memory_order_relaxed);
 }

@@ -80,7 +80,8 @@ struct convoy_reopen_decision {
 };
 
 struct convoy_remote_reopen {
-    bool is_wanted; /* until generation is above this */
+    bool is_wanted;
+    uint32_t wanted_from; /* the generation that is to be left; once it is left, the wish is granted */
     uint32_t oldest; /* lowest and highest generation heard of */
     uint32_t newest;
     enum convoy_reopen_phase phase;

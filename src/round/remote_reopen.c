@@ -237,6 +237,7 @@ void convoy_remote_reopen_message(struct convoy_remote *remote, const struct con
             convoy_remote_send(remote, message->member, CONVOY_MESSAGE_COMMIT, reopen_generation(remote->engine), NULL, 0);
         } else {
             remote->reopen.is_wanted = true;
+            remote->reopen.wanted_from = (uint32_t)message->word;
         }
     } else if (message->kind == CONVOY_MESSAGE_QUERY) {
         reopen_send_state(remote, message->member);
@@ -352,7 +353,11 @@ void convoy_remote_reopen_step(struct convoy_remote *remote, uint64_t now_ns)
         return;
     }
     struct convoy_engine *engine = remote->engine;
-    uint64_t generation = reopen_generation(engine);
+    uint64_t generation = reopen->wanted_from;
+    if (reopen_generation(engine) > generation) { /* granted, perhaps by another process of this host */
+        reopen->is_wanted = false;
+        return;
+    }
     if (!convoy_remote_is_leader(engine)) {
         if (now_ns - reopen->sent_ns > REOPEN_RESEND_NS) { /* the leader may not be in a call: its thread hears this */
             reopen->sent_ns = now_ns;
@@ -446,6 +451,7 @@ int32_t convoy_remote_reopen(struct convoy_engine *engine, uint64_t deadline_ns,
     uint64_t now = convoy_now_ns();
     while (reopen_generation(engine) == engine->generation) {
         remote->reopen.is_wanted = true;
+        remote->reopen.wanted_from = engine->generation;
         convoy_remote_check(engine, now);
         int32_t status = reopen_check_majority(remote, error);
         if (status != CONVOY_OK) {

@@ -75,11 +75,13 @@ void convoy_remote_resend(struct convoy_remote *remote, uint32_t member, uint64_
     }
 }
 
-/* Whether a host's failure in an earlier round of this generation dooms the open one: it has given up for good. */
+/* Whether a host's failure in an earlier round of this generation dooms the open one: it has given up for good. One in a
+ * later round does not: what it sent for this one may be on its way over another link. */
 static bool round_is_doomed(const struct convoy_remote *remote, const struct convoy_remote_box *box)
 {
     struct convoy_partial_head head;
     return convoy_word_generation(box->word) == remote->engine->generation && box->word != 0 &&
+           convoy_word_round(box->word) < (round_of(remote->engine) & CONVOY_WORD_ROUND_MASK) &&
            convoy_partial_read(&head, box->bytes, box->length, remote->engine->member_count) &&
            (head.flags & CONVOY_PARTIAL_FAILED) != 0;
 }

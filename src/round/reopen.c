@@ -51,7 +51,7 @@ static void reopen_look_around(struct convoy_engine *engine)
 void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, const uint64_t *lost)
 {
     engine->generation = generation;
-    engine->is_unread = false;
+    atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
     engine->lost_count = 0;
     for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {
         engine->lost[word] = CONVOY_MUTATED(reopen_keeps_generation_of_lost) ? 0 : lost[word];

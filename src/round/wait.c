@@ -101,6 +101,7 @@ void convoy_engine_sleep(struct convoy_engine *engine, uint64_t ns)
 static int32_t wait_canceled(struct convoy_engine *engine)
 {
     atomic_store(&engine->cancel_requested, 0);
+    atomic_store(&engine->was_stuck, 1);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_STUCK, memory_order_relaxed);
     convoy_engine_report_fill(engine, CONVOY_CANCELED, CONVOY_FIELD_NONE);
     return CONVOY_CANCELED;
@@ -111,6 +112,7 @@ static int32_t wait_timed_out(struct convoy_engine *engine)
     if (CONVOY_MUTATED(timeout_ends_operation)) {
         return convoy_engine_end(engine, CONVOY_TIMED_OUT, NULL);
     }
+    atomic_store(&engine->was_stuck, 1);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_STUCK, memory_order_relaxed);
     convoy_engine_report_fill(engine, CONVOY_TIMED_OUT, CONVOY_FIELD_NONE);
     return CONVOY_TIMED_OUT;
