@@ -39,14 +39,14 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_failure cases_loss cases_round suite
-INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_poll reports_stamps timeout_report
+INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_net reports_poll reports_stamps reports_sync timeout_report
 INTEGRATION_SCRIPTS := doctor_cli package_list readme_example readme_settings run_cli
 FAULT_TESTS := kill_points signals
 FAULT_SOURCES := party
 ABI_TESTS := hygiene load
 FUZZERS := elf hello poll_payload round sync_payload
 BENCH_SOURCES := options process work
-TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks scenarios
+TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios
 UNIT_LIB_SOURCES := linknode ucx_case
 TEST_SHIMS := global_ucp old_ucp
 

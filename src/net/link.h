@@ -50,6 +50,10 @@ const void *convoy_link_address(const struct convoy_link *link, size_t *bytes_ou
 int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
                             struct convoy_error *error);
 
+/* Whether convoy_link_connect would find interfaces: its statuses, and nothing is created. */
+int32_t convoy_link_reach(const struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
+                          struct convoy_error *error);
+
 /*
  * Sends one message. header and data are copied or sent before return when UCX can; otherwise the link keeps its own
  * copy until the send completes, in buffers made at open (LIMIT: all in use; progress and try again). PEER_LOST: the

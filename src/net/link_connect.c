@@ -176,18 +176,45 @@ void convoy_link_connect_later(struct convoy_link *link)
     }
 }
 
+static int32_t connect_decode(uint32_t peer, const void *address, size_t bytes, struct convoy_lane_set *theirs_out,
+                              struct convoy_error *error)
+{
+    return convoy_lane_set_decode(address, bytes, theirs_out)
+               ? CONVOY_OK
+               : convoy_error_set(error, CONVOY_MALFORMED,
+                                  "the network address of member %u (%zu bytes) is malformed", peer, bytes);
+}
+
+/* The pair of interfaces over which the peer is reached. */
+static int32_t connect_choose(const struct convoy_link *link, uint32_t peer, const struct convoy_lane_set *theirs,
+                              struct convoy_lane_pair *pair_out, struct convoy_error *error)
+{
+    return convoy_lane_set_choose(&link->set, theirs, convoy_interfaces_route, pair_out)
+               ? CONVOY_OK
+               : connect_unreachable(link, peer, theirs, error);
+}
+
+int32_t convoy_link_reach(const struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
+                          struct convoy_error *error)
+{
+    struct convoy_lane_set theirs;
+    struct convoy_lane_pair pair;
+    int32_t status = connect_decode(peer, address, bytes, &theirs, error);
+    return status == CONVOY_OK ? connect_choose(link, peer, &theirs, &pair, error) : status;
+}
+
 int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
                             struct convoy_error *error)
 {
     struct convoy_lane_set theirs;
     struct convoy_lane_pair pair;
     assert(peer < link->options.peer_count);
-    if (!convoy_lane_set_decode(address, bytes, &theirs)) {
-        return convoy_error_set(error, CONVOY_MALFORMED, "the network address of member %u (%zu bytes) is malformed",
-                                peer, bytes);
+    int32_t status = connect_decode(peer, address, bytes, &theirs, error);
+    if (status == CONVOY_OK) {
+        status = connect_choose(link, peer, &theirs, &pair, error);
     }
-    if (!convoy_lane_set_choose(&link->set, &theirs, convoy_interfaces_route, &pair)) {
-        return connect_unreachable(link, peer, &theirs, error);
+    if (status != CONVOY_OK) {
+        return status;
     }
     struct link_endpoint *endpoint = &link->endpoints[peer];
     if (link->is_progressing) {
@@ -197,7 +224,7 @@ int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void 
     link_enter(link);
     endpoint_reset(link, endpoint);
     endpoint->lane = pair.mine;
-    int32_t status = endpoint_create(link, endpoint, &theirs.lanes[pair.theirs], error);
+    status = endpoint_create(link, endpoint, &theirs.lanes[pair.theirs], error);
     link_set_state(endpoint, status == CONVOY_OK ? CONVOY_LINK_UP : CONVOY_LINK_FAILED);
     if (status == CONVOY_OK) {
         endpoint_note_transports(endpoint);

@@ -125,6 +125,24 @@ static int32_t remote_exchange(struct convoy_remote *remote, struct convoy_boots
     return status;
 }
 
+/* Endpoints are made when there is something to send, long after the open: that no interface reaches a host is said
+ * now, and not by a round that hears nothing. */
+static int32_t remote_reach(const struct convoy_remote *remote, struct convoy_error *error)
+{
+    for (uint32_t host = 0; host < remote->host_count; host++) {
+        uint32_t leader = remote->hosts[host].leader;
+        if (host == remote->own_host) {
+            continue;
+        }
+        int32_t status = convoy_link_reach(remote->link, leader, remote->addresses[leader],
+                                           remote->address_bytes[leader], error);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+    }
+    return CONVOY_OK;
+}
+
 int32_t convoy_remote_open(struct convoy_engine *engine, struct convoy_bootstrap *bootstrap,
                            size_t partial_bytes_max, struct convoy_error *error)
 {
@@ -152,6 +170,9 @@ int32_t convoy_remote_open(struct convoy_engine *engine, struct convoy_bootstrap
     }
     if (status == CONVOY_OK) {
         status = remote_exchange(remote, bootstrap, error);
+    }
+    if (status == CONVOY_OK) {
+        status = remote_reach(remote, error);
     }
     if (status != CONVOY_OK) {
         if (remote->link != NULL) {
