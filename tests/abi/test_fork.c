@@ -19,6 +19,11 @@
 
 #define LONG_NS 5000000000ull
 #define FORKS 16
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED true
+#else
+#define IS_SANITIZED false
+#endif
 #define CHILD_SECONDS 20 /* a child that hangs ends by SIGALRM */
 
 typedef void (*child_fn)(struct pair *pair);
@@ -117,6 +122,13 @@ static void child_open_fresh(struct pair *pair)
     plugin_member_reduce(member, states, 2, states);
     child_must(core->group_close(member->group, LONG_NS, &member->error) == CONVOY_OK, "group_close");
     child_must(core->context_close(member->context, LONG_NS, &member->error) == CONVOY_OK, "context_close");
+}
+
+/* What needs no memory: the sanitizer's allocator is not made for a fork beside a running thread. */
+static void child_call_handles(struct pair *pair)
+{
+    child_call_groups(pair);
+    child_call_context(pair);
 }
 
 static void child_all(struct pair *pair)
@@ -237,7 +249,7 @@ static void test_fork_while_opening_child_is_told_and_the_open_goes_on(void **st
     for (int i = 0; i < FORKS; i++) {
         struct pair *pair = pair_create();
         pair_start_own(pair);
-        in_child(pair, child_all);
+        in_child(pair, IS_SANITIZED ? child_call_handles : child_all);
         convoy_group *own = pair->own->group;
         EXPECT_OK(pair->peer->plugin.core->group_open(pair->peer->context, &pair->peer->options, &pair->peer->group,
                                                       &pair->peer->error),

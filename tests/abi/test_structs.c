@@ -47,13 +47,19 @@ static bool error_says(const struct struct_host *host, const struct struct_case 
            strstr(host->error.text, text) != NULL;
 }
 
+/* Bytes to lie at the guard page: structs are aligned, whatever their struct_size says. */
+static size_t room_for(size_t bytes)
+{
+    return bytes < 8 ? 8 : (bytes + 7) / 8 * 8;
+}
+
 /* Sizes below that of 1.0: refused as TOO_OLD, with both sizes; nothing is read or written past the given bytes. */
 static void check_shorter(struct struct_host *host, size_t index, size_t bytes)
 {
     const struct struct_case *one = &struct_cases[index];
     struct guarded guarded;
     unsigned char before[1024];
-    size_t room = bytes < sizeof(uint32_t) ? sizeof(uint32_t) : bytes;
+    size_t room = room_for(bytes);
     unsigned char *at = guarded_create(&guarded, room);
     place(host, one, at, bytes, 0);
     (void)memcpy(before, at, room);
@@ -150,7 +156,7 @@ static void test_structs_out_say_how_much_was_written(void **state)
             continue;
         }
         for (size_t extra = 0; extra <= EXTRA; extra += EXTRA) {
-            unsigned char bytes[1024];
+            _Alignas(8) unsigned char bytes[1024];
             uint32_t written = 0;
             place(host, one, bytes, one->bytes + extra, FILL);
             EXPECT_OK(one->run(host, bytes, one->bytes + extra), &host->error);
@@ -170,8 +176,7 @@ static void test_structs_error_of_any_size_is_filled_as_far_as_it_reaches(void *
     struct struct_host *host = struct_host_create();
     for (size_t bytes = 0; bytes <= sizeof(struct convoy_error) + EXTRA; bytes += 4) {
         struct guarded guarded;
-        size_t room = bytes < sizeof(uint32_t) ? sizeof(uint32_t) : bytes;
-        unsigned char *at = guarded_create(&guarded, room);
+        unsigned char *at = guarded_create(&guarded, room_for(bytes));
         uint32_t size = (uint32_t)bytes;
         (void)memcpy(at, &size, sizeof size);
         EXPECT_EQUAL(host->calls.plugin.core->group_info(host->calls.group, NULL, (struct convoy_error *)(void *)at),
