@@ -254,7 +254,7 @@ HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIE
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
 TEST_STEPS := all test-unit test-integration test-cli test-abi abi-check headers test-conformance \
-              asan/test-fuzz-replay asan/test-sanitized tsan/test-sanitized clang/all aarch64/aarch64-objects
+              debug/test-fault asan/test-fuzz-replay asan/test-sanitized tsan/test-sanitized clang/all aarch64/aarch64-objects
 GATE_STEPS := lint
 
 .PHONY: test check
