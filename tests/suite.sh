@@ -27,6 +27,12 @@ count_step() {
     fi
 }
 
+# The end of a log, without what went well.
+show_tail() {
+    grep -vE '^(gcc|clang|cc|ar|mv|aarch64-linux-gnu-gcc) |\[ RUN   |\[       OK|  +0 failed +[0-9]+ skipped|\[  FAILED  \]|^ *$' "$1" |
+        cut -c1-300 | tail -n 30 | sed 's/^ */    | /'
+}
+
 run_step() {
     local step=${1%=*} limit=300 variant=release log code began=$SECONDS
     [[ $1 == *=* ]] && limit=${1##*=}
@@ -41,7 +47,9 @@ run_step() {
     if [ "$bad" -ne 0 ]; then
         [ $code -eq 124 ] && echo "    ended: over its limit of $limit s"
         echo "    the whole of it: $log"
-        grep -vE '^(gcc|clang|cc|aarch64-linux-gnu-gcc) |  +[0-9]+ passed +0 failed +0 skipped' "$log" | tail -n 40 | sed 's/^/    /'
+        grep -hE '^[^ ].* +[0-9]+ passed +[1-9][0-9]* failed|^    \[  FAILED  \] [a-z_0-9]+$' "$log" | sort -u | sed 's/^ */    /' |
+            head -n 30
+        show_tail "$log"
     elif [ "$skip" -ne 0 ]; then
         grep -E '^    .*[Ss]kip' "$log" | grep -v 'SKIPPED' | sort | uniq -c | sort -rn | head -n 4 | sed 's/^ */    /'
     fi
