@@ -150,7 +150,7 @@ static int32_t table_reduce_start(convoy_group *group, const struct convoy_poll_
 __attribute__((noinline)) static void poll_tell_stall(struct convoy_group *group)
 {
     struct convoy_log *log = &group->context->runtime->log;
-    convoy_log_line(log, CONVOY_LOG_WARN, "group %.*s rank %d stalled: no state has changed for %llu rounds",
+    convoy_log_line(log, CONVOY_LOG_INFO, "group %.*s rank %d stalled: no state has changed for %llu rounds",
                     (int)group->options.name_length, group->options.name, group->options.own_id,
                     (unsigned long long)group->record.stall.still);
     group->record.stalls = 0;
