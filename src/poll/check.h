@@ -27,7 +27,9 @@ static inline bool convoy_check_result_fits(const struct convoy_poll_result *res
     bool fits = shape->list_count == 0 || (result->lists != NULL && result->list_capacity >= shape->list_count);
     for (uint32_t i = 0; fits && i < shape->list_count; i++) {
         const struct convoy_poll_list_result *list = &result->lists[i];
-        fits = list->outcomes == NULL && (list->states == NULL || list->states_capacity >= shape->counts[i]);
+        bool has_stride = list->outcomes == NULL || list->outcome_stride == 0 ||
+                          list->outcome_stride >= sizeof *list->outcomes;
+        fits = has_stride && (list->states == NULL || list->states_capacity >= shape->counts[i]);
     }
     return fits;
 }

@@ -71,6 +71,39 @@ static void test_call_log_poll_is_written_with_its_lists(void **state)
                 "\"votes_and\":1,\"votes_or\":7}]");
 }
 
+/* Both ways, one after the other, over a ring that still holds something else. */
+static void test_call_log_put_by_form_equals_put(void **state)
+{
+    (void)state;
+    uint8_t bytes[2][RACE_BYTES];
+    struct convoy_call_header read[2];
+    for (uint32_t length = 0; length <= RACE_BYTES; length++) {
+        struct convoy_call_header header = {.round = 3, .epoch = 4, .tag = 5, .votes = 6, .list_count = 2,
+                                            .operation = CONVOY_OPERATION_POLL, .input_bytes = length};
+        header.lists[0] = (struct convoy_call_list){.name = "prealloc", .input_count = length, .value_bytes = 1};
+        header.lists[1] = (struct convoy_call_list){.width = 7};
+        uint8_t data[RACE_BYTES];
+        memset(data, (int)length, sizeof data);
+        const struct convoy_call_end end = {.status = CONVOY_OK, .duration_ns = 77, .votes_and = 1, .votes_or = 7,
+                                            .output_counts = {length, 9}, .output = data, .output_bytes = length};
+        const struct convoy_call_values values = {3, 4, 5, 77, 6, 1, 7, data, data};
+        struct convoy_call_form form;
+        convoy_call_form_make(&form, call_log, &header, &end);
+        convoy_call_log_put(call_log, &header, data, &end);
+        convoy_call_log_put_form(call_log, &form, &values);
+        for (uint32_t i = 0; i < 2; i++) {
+            memset(bytes[i], 0, RACE_BYTES);
+            assert_true(convoy_call_log_read(call_log, 2 * length + 1 + i, &read[i], bytes[i]));
+        }
+        read[0].number = read[1].number;
+        assert_memory_equal(&read[0], &read[1], offsetof(struct convoy_call_header, lists));
+        assert_memory_equal(read[0].lists, read[1].lists, 2 * sizeof read[0].lists[0]);
+        assert_memory_equal(bytes[0], bytes[1], length);
+        assert_int_equal(read[0].lists[1].output_count, 9);
+        assert_int_equal(read[0].votes_or, 7);
+    }
+}
+
 static void test_call_log_sync_is_written_in_rows(void **state)
 {
     (void)state;
@@ -217,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_call_log_poll_is_written_with_its_lists, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_call_log_put_by_form_equals_put, setup, teardown),
         cmocka_unit_test_setup_teardown(test_call_log_sync_is_written_in_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_call_log_open_call_has_its_input_and_no_output, setup, teardown),
         cmocka_unit_test_setup_teardown(test_call_log_keeps_the_last_calls, setup, teardown),

@@ -333,6 +333,87 @@ static void test_poll_lost_round_needs_a_reopen(void **state)
     poll_ranks_destroy(ranks);
 }
 
+/* How often each kind of record came, and the last short one. */
+struct recorded {
+    uint32_t whole;
+    uint32_t repeats;
+    uint32_t may_repeat;
+    uint8_t input[4];
+    uint8_t output[4];
+    struct convoy_call_values values;
+};
+
+static void recorded_whole(void *user, const struct convoy_poll_record *record)
+{
+    struct recorded *recorded = user;
+    recorded->whole++;
+    recorded->may_repeat = record->may_repeat;
+}
+
+static bool recorded_repeat(void *user, struct convoy_call_values *values)
+{
+    struct recorded *recorded = user;
+    recorded->repeats++;
+    recorded->values = *values;
+    memcpy(recorded->input, values->input, sizeof recorded->input);
+    memcpy(recorded->output, values->output, sizeof recorded->output);
+    return true;
+}
+
+/* One call of a group of one: its status, and which records came in all. */
+static void recorded_call(struct poll_rank *rank, const struct recorded *recorded, int32_t status, uint32_t whole,
+                          uint32_t repeats)
+{
+    assert_int_equal(convoy_poll_reduce(rank->poll, &rank->call, 0, &rank->result, NULL), status);
+    assert_int_equal(recorded->whole, whole);
+    assert_int_equal(recorded->repeats, repeats);
+}
+
+/* A round that differs from the one before in its states only is recorded in short; any other difference is not. */
+static void test_poll_like_the_one_before_is_recorded_in_short(void **state)
+{
+    (void)state;
+    uint8_t states[4] = {4, 3, 2, 1};
+    struct recorded recorded = {0};
+    struct fake_group *group = fake_group_create(1, 4096);
+    struct convoy_group_options options = {.blob_bytes_max = 4096};
+    const struct convoy_poll_options poll = {.engine = fake_group_engine(group, 0), .group = &options,
+                                             .record = recorded_whole, .repeat = recorded_repeat,
+                                             .record_user = &recorded};
+    static struct poll_rank rank;
+    assert_int_equal(convoy_poll_open(&poll, &rank.poll, NULL), CONVOY_OK);
+    poll_rank_reset(&rank);
+    struct convoy_poll_list *list = poll_rank_add(&rank, states, NULL, 4);
+    recorded_call(&rank, &recorded, CONVOY_OK, 1, 0);
+    assert_int_equal(recorded.may_repeat, 1);
+    states[0] = 0;
+    rank.call.tag = 9;
+    recorded_call(&rank, &recorded, CONVOY_OK, 1, 1);
+    assert_memory_equal(recorded.input, states, 4);
+    assert_memory_equal(recorded.output, states, 4);
+    assert_int_equal(recorded.values.round, 2);
+    assert_int_equal(recorded.values.tag, 9);
+    list->name = "x";
+    list->name_length = 1;
+    recorded_call(&rank, &recorded, CONVOY_OK, 2, 1);
+    list->name = "y";
+    recorded_call(&rank, &recorded, CONVOY_OK, 3, 1);
+    recorded_call(&rank, &recorded, CONVOY_OK, 3, 2);
+    list->digest = 1;
+    recorded_call(&rank, &recorded, CONVOY_OK, 4, 2);
+    states[3] = 5;
+    recorded_call(&rank, &recorded, CONVOY_INVALID_ARGUMENT, 4, 2);
+    states[3] = 4;
+    list->count = 2;
+    recorded_call(&rank, &recorded, CONVOY_OK, 5, 2);
+    list->state_stride = 2;
+    recorded_call(&rank, &recorded, CONVOY_OK, 6, 2);
+    assert_int_equal(rank.states[0][1], states[2]);
+    recorded_call(&rank, &recorded, CONVOY_OK, 7, 2);
+    convoy_poll_close(rank.poll);
+    fake_group_destroy(group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_poll_stale_operation_is_closed),
         cmocka_unit_test(test_poll_result_handed_over_by_reopen_is_read_and_decides),
         cmocka_unit_test(test_poll_lost_round_needs_a_reopen),
+        cmocka_unit_test(test_poll_like_the_one_before_is_recorded_in_short),
     };
     return cmocka_run_group_tests_name("poll", tests, NULL, NULL);
 }

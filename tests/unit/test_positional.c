@@ -38,6 +38,30 @@ static void test_positional_min_equals_a_plain_loop_at_every_length(void **state
     }
 }
 
+/* Every length around the width of a block, with a state out of range at every place. */
+static void test_positional_copy_sees_an_unknown_state_at_every_place(void **state)
+{
+    (void)state;
+    for (size_t count = 0; count < 70; count++) {
+        uint8_t from[80];
+        uint8_t into[80];
+        uint8_t also[80];
+        memset(from, CONVOY_STATE_SUCCESS, sizeof from);
+        for (size_t bad = 0; bad <= count; bad++) {
+            from[1 + bad] = bad % 2 == 0 ? 5 : 0xff; /* at `count` it is behind the end */
+            memset(into, 0xa5, sizeof into);
+            memset(also, 0xa5, sizeof also);
+            assert_int_equal(convoy_positional_copy(into, from + 1, count), bad == count);
+            assert_int_equal(convoy_positional_copy_twice(into, also, from + 1, count), bad == count);
+            assert_memory_equal(into, from + 1, count);
+            assert_memory_equal(also, from + 1, count);
+            assert_int_equal(into[count], 0xa5);
+            assert_int_equal(also[count], 0xa5);
+            from[1 + bad] = CONVOY_STATE_SUCCESS;
+        }
+    }
+}
+
 /* A state of a newer peer counts as Bootstrapping and is counted for its list, also through another host. */
 static void test_positional_unknown_state_is_bootstrapping_and_counted_by_list(void **state)
 {
@@ -108,6 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_positional_min_equals_a_plain_loop_at_every_length),
+        cmocka_unit_test(test_positional_copy_sees_an_unknown_state_at_every_place),
         cmocka_unit_test(test_positional_unknown_state_is_bootstrapping_and_counted_by_list),
         cmocka_unit_test(test_positional_payloads_of_a_wrong_length_are_malformed),
         cmocka_unit_test(test_positional_partial_with_impossible_members_is_malformed),

@@ -38,6 +38,30 @@ static void test_row_of_eight_small_values_is_32_bytes(void **state)
     assert_int_equal(convoy_row_encode(&plain, wide_values, 0, &mask, bytes), 64);
 }
 
+/* Of every length, from any alignment, with one value that does not fit at every place or nowhere. */
+static void test_row_put_shortest_equals_encode(void **state)
+{
+    (void)state;
+    for (uint32_t width = 1; width <= 11; width++) {
+        for (uint32_t wide = 0; wide <= width; wide++) {
+            struct convoy_row_form form = {.width = width, .member_count = 10};
+            struct convoy_mask mask = full_mask(0);
+            uint8_t expected[CONVOY_ROW_BYTES_MAX];
+            uint8_t bytes[CONVOY_ROW_BYTES_MAX];
+            uint8_t unaligned[1 + 8 * 12];
+            int64_t values[12];
+            for (uint32_t i = 0; i < width; i++) {
+                values[i] = i == wide ? (i % 2 == 0 ? (int64_t)INT32_MIN - 1 : (int64_t)INT32_MAX + 1)
+                                      : (i % 2 == 0 ? INT32_MIN : INT32_MAX);
+            }
+            memcpy(unaligned + 1, values, 8 * (size_t)width);
+            size_t length = convoy_row_encode(&form, values, 0, &mask, expected);
+            assert_int_equal(convoy_row_put_shortest(unaligned + 1, width, bytes), length);
+            assert_memory_equal(bytes, expected, length);
+        }
+    }
+}
+
 static void check_round_trip(const struct convoy_row_form *form, const int64_t *values, const struct convoy_mask *mask)
 {
     uint8_t bytes[CONVOY_ROW_BYTES_MAX];
@@ -136,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_row_of_eight_small_values_is_32_bytes),
+        cmocka_unit_test(test_row_put_shortest_equals_encode),
         cmocka_unit_test(test_row_of_every_kind_reads_back),
         cmocka_unit_test(test_row_that_does_not_fit_is_malformed),
         cmocka_unit_test(test_row_slot_belongs_to_world_gathers_only),
