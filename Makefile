@@ -40,7 +40,7 @@ UNIT_TESTS += capture check consensus decided gate inject keyed order outcome pa
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_failure cases_loss cases_round suite
 INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_net reports_poll reports_stamps reports_sync timeout_report
-INTEGRATION_SCRIPTS := doctor_cli package_list readme_example readme_settings run_cli
+INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli
 FAULT_TESTS := kill_points signals
 FAULT_SOURCES := party
 ABI_TESTS := hygiene load
@@ -177,7 +177,7 @@ deps-build deps-test deps-bench: deps-%:
 .PHONY: run
 run: deps-build ## replay a serving trace through real processes; TRACE=file RUN_ARGS="--dp 8 --tp 1"
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) DEPS=no all
-	$(BIN)/convoy run $(if $(TRACE),--trace '$(TRACE)') $(RUN_ARGS)
+	$(BIN)/convoy run --out $(BIN)/run $(if $(TRACE),--trace '$(TRACE)') $(RUN_ARGS)
 
 # -- tests ---------------------------------------------------------------------------------------------------------
 
@@ -254,7 +254,8 @@ HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIE
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
 TEST_STEPS := all test-unit test-integration test-cli test-abi abi-check headers test-conformance \
-              debug/test-fault asan/test-fuzz-replay asan/test-sanitized tsan/test-sanitized clang/all aarch64/aarch64-objects
+              debug/test-fault asan/test-fuzz-replay asan/test-sanitized tsan/test-sanitized \
+              test-mutations=600 clang/all aarch64/aarch64-objects
 GATE_STEPS := lint
 
 .PHONY: test check

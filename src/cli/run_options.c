@@ -36,7 +36,7 @@ static void run_options_table(struct convoy_run_options *options, struct run_sha
          "ends the whole replay (default 600, with --speed 600 beyond the trace)"},
         {"plugin", CONVOY_OPTION_TEXT, &options->plugin, 0, 0, "FILE", "default: libconvoy.so.1 beside this command"},
         {"out", CONVOY_OPTION_TEXT, &options->out, 0, 0, "DIR",
-         "of the logs rank-N.log (default: run beside this command)"},
+         "of the logs rank-N.log (default: convoy-run in the current folder)"},
         {"log-mib", CONVOY_OPTION_NUMBER, &options->log_mib, 1, 65536, "MIB",
          "bound of each rank's log; the replay stops there (default 512)"},
     };
@@ -84,7 +84,10 @@ static int32_t run_options_check(struct convoy_run_options *options, const struc
     if (status == CONVOY_OK) {
         status = run_options_path(&options->plugin, options->plugin_default, "libconvoy.so.1", error);
     }
-    return status == CONVOY_OK ? run_options_path(&options->out, options->out_default, "run", error) : status;
+    if (options->out == NULL) { /* not beside the command: that is no place for logs where it is installed */
+        options->out = "convoy-run";
+    }
+    return status;
 }
 
 int32_t convoy_run_options_parse(struct convoy_run_options *options, int argc, char **argv, bool *wants_help_out,

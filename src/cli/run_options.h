@@ -24,7 +24,6 @@ struct convoy_run_options {
     uint64_t log_mib;
     char trace_default[CONVOY_PLACE_PATH_BYTES];
     char plugin_default[CONVOY_PLACE_PATH_BYTES];
-    char out_default[CONVOY_PLACE_PATH_BYTES];
 };
 
 /* Texts borrow from argv and from the struct itself, which must stay where it is. With --help the text is printed and
