@@ -144,7 +144,7 @@ struct convoy_reopen_result {
 struct convoy_core_table {
     struct convoy_table_header header;
 
-    /* Opens an instance. Opens neither UCX nor sockets. context_out: gives (context_close).
+    /* Opens an instance. Opens neither UCX nor sockets. config: NULL = all zero. context_out: gives (context_close).
      * INVALID_ARGUMENT: settings are no JSON object, or name an unknown key or a value out of range.
      * [any thread; never blocks; allocates; any state, forked child too; since 1.0] */
     int32_t (*context_open)(const struct convoy_context_config *config, convoy_context **context_out,
@@ -198,7 +198,7 @@ struct convoy_core_table {
                             struct convoy_error *error);
 
     /* Gives up on the open operation: seals the round so that it ends BROKEN on every member (group state broken).
-     * OK: there was nothing to seal, the round is complete, and test returns its result.
+     * OK: there was nothing to seal, the round is complete, and test returns its result; start is BUSY until it has.
      * BROKEN, PEER_LOST: the round is sealed and the operation is gone. CLOSED: stale operation.
      * [serialized per group; never blocks; active, stuck; since 1.0] */
     int32_t (*operation_abandon)(convoy_group *group, convoy_operation operation, struct convoy_error *error);

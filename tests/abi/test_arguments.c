@@ -66,6 +66,7 @@ static void test_arguments_null_in_context_calls_is_refused(void **state)
     expect_null(host, core->group_open_start(context, &host->options, NULL, error), "group_out is NULL");
     assert_null(group);
     assert_int_equal(core->context_close(NULL, 0, error), CONVOY_OK);
+    EXPECT_OK(struct_cases[0].run(host, NULL, 0), error); /* a context with every default */
     struct_host_destroy(host);
 }
 

@@ -319,9 +319,12 @@ static void test_state_table_abandon_of_a_complete_round_is_ok_and_keeps_the_res
     calls_start(calls, CALL_POLL);
     calls_start(&pair->peer_calls, CALL_POLL);
     EXPECT_OK(calls->plugin.core->operation_abandon(calls->group, calls->operation, &calls->error), &calls->error);
+    convoy_operation other = 0;
+    EXPECT_EQUAL(calls->plugin.poll->reduce_start(calls->group, &calls->poll, &other, &calls->error), CONVOY_BUSY);
     EXPECT_OK(calls->plugin.poll->reduce_test(calls->group, calls->operation, &calls->poll_result, &calls->error),
               &calls->error);
     EXPECT_EQUAL(calls->state_out, CONVOY_STATE_BOOTSTRAPPING);
+    calls_start(calls, CALL_POLL);
     pair_destroy(pair);
 }
 
