@@ -42,7 +42,7 @@ struct convoy_message {
     uint32_t member; /* sender */
     uint64_t word;   /* generation and round it is about */
     uint32_t length; /* bytes of data */
-    uint32_t reserved;
+    uint32_t leads;  /* 1: the sender leads its host; any member may say that it gives up */
 };
 
 static_assert(sizeof(struct convoy_message) == 40, "fits a link header");

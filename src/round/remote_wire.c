@@ -38,6 +38,7 @@ void convoy_remote_send(struct convoy_remote *remote, uint32_t member, enum conv
         .member = remote->engine->own_index,
         .word = word,
         .length = (uint32_t)bytes,
+        .leads = convoy_remote_is_leader(remote->engine),
     };
     memcpy(message.token, remote->token, sizeof message.token);
     if (!wire_connect(remote, member)) {
@@ -150,17 +151,6 @@ static void wire_dispatch(struct convoy_remote *remote, uint32_t host, const str
     remote->dropped_bad++; /* a kind of a newer release: nothing that this wire version relies on */
 }
 
-/* Any member may say that it gives up; all else is said by the one that leads its host. */
-static bool wire_is_from_leader(const struct convoy_message *message, const uint8_t *data)
-{
-    struct convoy_partial_head head;
-    if (message->kind != CONVOY_MESSAGE_PARTIAL || message->length < sizeof head) {
-        return true;
-    }
-    memcpy(&head, data, sizeof head);
-    return (head.flags & CONVOY_PARTIAL_FAILED) == 0;
-}
-
 void convoy_remote_recv(void *user, const void *header, size_t header_bytes, const void *data, size_t bytes)
 {
     struct convoy_remote *remote = user;
@@ -185,7 +175,7 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
         remote->dropped_stale++;
         return;
     }
-    if (host != remote->own_host && wire_is_from_leader(&message, data)) {
+    if (host != remote->own_host && message.leads != 0) {
         from->leader = message.member;
         from->down_ns = 0;
     }
