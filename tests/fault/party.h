@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #define PARTY_MAX 8u
-#define PARTY_ENTRIES_MAX 512u
+#define PARTY_ENTRIES_MAX 8192u
 #define PARTY_LONG_NS 20000000000ull
 
 enum party_place {
@@ -69,6 +69,9 @@ struct party {
 /* In the parent. shared memory as party_shared. */
 struct ranks *party_ranks(struct party_plan *plan);
 void party_go(struct ranks *ranks);
+
+/* Whether a rank has neither ended nor become a zombie. */
+bool party_is_running(const struct ranks *ranks, uint32_t index);
 
 /* In a rank: enters its host, makes its member; nothing is opened. gives (party_leave) */
 struct party *party_enter(const struct rank *rank, const struct party_plan *plan);

@@ -172,7 +172,7 @@ static uint32_t kill_survivors(const struct party_shared *shared, const struct k
 static void kill_test(void **state)
 {
     struct kill_run *run = *state;
-    struct party_shared seen;
+    static struct party_shared seen;
     if (run->plan.place == PARTY_HOSTS && !party_has_hosts()) {
         skip();
     }

@@ -61,7 +61,7 @@ static void signal_rank(const struct rank *rank, void *argument)
 static void signal_kill_and_check(const struct signal_run *given)
 {
     struct signal_run run = *given;
-    struct party_shared seen;
+    static struct party_shared seen;
     struct ranks *ranks = party_ranks(&run.plan);
     uint32_t all = (1u << run.plan.count) - 1;
     ranks_start(ranks, signal_rank, &run, party_timeout_ms());
