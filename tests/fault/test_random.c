@@ -130,7 +130,7 @@ static void random_rank(const struct rank *rank, void *argument)
                         party->member->error.text);
         }
         failures++;
-        EXPECT(failures <= RANDOM_FAILURES_MAX + party_scaled(1));
+        EXPECT(failures <= party_scaled(RANDOM_FAILURES_MAX));
         EXPECT_OK(party_reopen(party), &party->member->error);
     }
     party_leave(party);
