@@ -60,6 +60,7 @@ struct convoy_remote_host {
     bool is_lost;
     uint64_t down_ns; /* since when its leader's link is down; 0 = it is not */
     uint64_t retry_ns;
+    uint32_t retry_member; /* of it, asked last whether it leads now */
     uint64_t asked_word; /* ASK was sent for it */
     struct convoy_remote_box partial[2];
     struct convoy_remote_box rows[2];

@@ -78,11 +78,27 @@ void convoy_remote_lose_host(struct convoy_remote *remote, uint32_t host)
     }
 }
 
+/* A host whose leader is gone: asks its members by turns, since a new leader that has lost sight of this host's leader,
+ * too, cannot find us either. The old one has its turn: a reset of the link alone heals here. */
+static void peers_seek_leader(struct convoy_remote *remote, uint32_t host)
+{
+    struct convoy_engine *engine = remote->engine;
+    struct convoy_remote_host *from = &remote->hosts[host];
+    uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
+    for (uint32_t i = 1; i <= engine->member_count; i++) {
+        uint32_t member = (from->retry_member + i) % engine->member_count;
+        if (engine->local.hosts.host_of[member] == host && !convoy_engine_is_lost(engine, member)) {
+            from->retry_member = member;
+            convoy_remote_send(remote, member, CONVOY_MESSAGE_REQUEST, convoy_word(engine->generation, round), NULL, 0);
+            return;
+        }
+    }
+}
+
 static void peers_watch_hosts(struct convoy_remote *remote, uint64_t now_ns)
 {
     struct convoy_engine *engine = remote->engine;
     uint64_t patience = engine->runtime->settings.succession_ms * CONVOY_NS_PER_MS;
-    uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
     for (uint32_t host = 0; host < remote->host_count; host++) {
         struct convoy_remote_host *from = &remote->hosts[host];
         if (from->down_ns == 0 || from->is_lost || host == remote->own_host) {
@@ -91,10 +107,9 @@ static void peers_watch_hosts(struct convoy_remote *remote, uint64_t now_ns)
         uint64_t down_for = convoy_deadline_left(from->down_ns, now_ns); /* the news may be younger than `now` */
         if (from->member_count <= 1 || down_for > patience) {
             convoy_remote_lose_host(remote, host);
-        } else if (now_ns >= from->retry_ns) { /* a reset of the link alone heals here */
+        } else if (now_ns >= from->retry_ns) {
             from->retry_ns = now_ns + PEERS_RETRY_NS;
-            convoy_remote_send(remote, from->leader, CONVOY_MESSAGE_REQUEST, convoy_word(engine->generation, round),
-                               NULL, 0);
+            peers_seek_leader(remote, host);
         }
     }
 }

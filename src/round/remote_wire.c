@@ -191,5 +191,6 @@ void convoy_remote_down(void *user, uint32_t peer, int32_t ucx_status)
                     (int)engine->group->name_length, engine->group->name, convoy_engine_rank(engine, peer), ucx_status);
     if (host != remote->own_host && remote->hosts[host].leader == peer && remote->hosts[host].down_ns == 0) {
         remote->hosts[host].down_ns = convoy_now_ns();
+        remote->hosts[host].retry_member = peer;
     }
 }
