@@ -253,9 +253,7 @@ ABI_BINARIES := $(call binaries,abi,$(ABI_TESTS))
 HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIES) $(ABI_BINARIES)
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
-TEST_STEPS := all test-unit test-integration test-cli test-abi abi-check headers test-conformance \
-              debug/test-fault asan/test-fuzz-replay asan/test-sanitized tsan/test-sanitized \
-              test-mutations=600 clang/all aarch64/aarch64-objects
+TEST_STEPS := aarch64/aarch64-objects abi-check all asan/test-fuzz-replay asan/test-sanitized clang/all debug/test-fault headers test-abi test-cli test-conformance test-integration test-mutations=600 test-unit tsan/test-sanitized
 GATE_STEPS := lint
 
 .PHONY: test check

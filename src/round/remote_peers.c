@@ -88,8 +88,8 @@ static void peers_seek_leader(struct convoy_remote *remote, uint32_t host)
     for (uint32_t i = 1; i <= engine->member_count; i++) {
         uint32_t member = (from->retry_member + i) % engine->member_count;
         if (engine->local.hosts.host_of[member] == host && !convoy_engine_is_lost(engine, member)) {
-            from->retry_member = member;
-            convoy_remote_send(remote, member, CONVOY_MESSAGE_REQUEST, convoy_word(engine->generation, round), NULL, 0);
+            from->retry_member = member; /* ASK is always answered */
+            convoy_remote_send(remote, member, CONVOY_MESSAGE_ASK, convoy_word(engine->generation, round), NULL, 0);
             return;
         }
     }
