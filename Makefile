@@ -39,7 +39,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_failure cases_loss cases_round suite
-INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_net reports_poll reports_stamps reports_sync timeout_report
+INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
 INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
@@ -331,7 +331,7 @@ $(TEST_BIN)/lib/%.so: tests/lib/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CONVOY_CFLAGS) -fvisibility=default -shared $< -o $@
 
-$(TEST_BIN)/unit/test_ucx: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
+$(TEST_BIN)/unit/test_ucx $(TEST_BIN)/integration/test_reports_plugin: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
 
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute

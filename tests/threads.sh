@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks that every public report in tests/threads.tsv is covered by tests that ran and passed. Usage:
+#   tests/threads.sh [LOG]     LOG as tests/run.sh writes it (default build/tests.log)
+# Columns of the table: report, public threads, "program:test" separated by commas, and either nothing or
+# "skip-ok:REASON" where a skip counts as well (what the test needs is not on every machine). Exit status 1: a report is
+# missing or not covered; the last line is "N passed, N failed, N skipped" with one test for each report.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+log=${1:-build/tests.log}
+required='P01 P02 P03 P04 P05 P06 P07 P08 P14 P16 P17 P18 P19 P20 P21 P22 P23
+D01 D02 D03 D04 D05 D06 D07 D08 D09 D10 D11 D12 D13 D14 D17 D18 D19
+U01 U02 U05 U06 U07 U08 U09 U11 U12 U16 U17 U18 U22 U23 U24 U25 U26 U28'
+[ -r "$log" ] || { echo "tests/threads.sh: no log $log: run the tests first"; exit 1; }
+awk -F'\t' -v required="$required" -v log_file="$log" '
+    FILENAME == log_file { result[$2] = result[$2] " " $1; next }
+    /^#/ || NF == 0 { next }
+    { seen[$1]++
+      reasons = ""
+      may_skip = $4 ~ /^skip-ok:./
+      if (NF > 4 || (NF == 4 && $4 != "" && !may_skip) || $2 == "" || $3 == "") reasons = " the line is not well formed;"
+      count = split($3, tests, /, */)
+      skips = 0
+      for (i = 1; i <= count; i++) {
+          found = result[tests[i]]
+          if (found == "") reasons = reasons " " tests[i] " did not run;"
+          else if (found ~ /failed/) reasons = reasons " " tests[i] " failed;"
+          else if (found !~ /passed/) { if (may_skip) skips++; else reasons = reasons " " tests[i] " was skipped;" }
+      }
+      if (reasons != "") { failed++; print "report " $1 " (" $2 ") is not covered:" reasons }
+      else if (skips == count) { skipped++; print "skipped: report " $1 ": " substr($4, 9) }
+      else passed++ }
+    END { wanted = split(required, ids, /[ \n]+/)
+          for (i = 1; i <= wanted; i++)
+              if (seen[ids[i]] != 1) { failed++; print "report " ids[i] " has " seen[ids[i]] + 0 " lines in the table" }
+          printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+          exit failed != 0 }' "$log" tests/threads.tsv
