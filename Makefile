@@ -253,7 +253,7 @@ ABI_BINARIES := $(call binaries,abi,$(ABI_TESTS))
 HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIES) $(ABI_BINARIES)
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
-TEST_STEPS := aarch64/aarch64-objects abi-check all asan/test-fuzz-replay asan/test-sanitized clang/all debug/test-fault headers test-abi test-cli test-conformance test-integration test-mutations=600 test-unit tsan/test-sanitized
+TEST_STEPS := aarch64/aarch64-objects abi-check all asan/test-fuzz-replay asan/test-sanitized clang/all debug/test-fault headers reports test-abi test-cli test-conformance test-integration test-mutations=600 test-unit tsan/test-sanitized
 GATE_STEPS := lint
 
 .PHONY: test check
@@ -266,6 +266,11 @@ check: deps-test ## all that a merge needs: warnings are errors, everything of `
 .PHONY: test-cli
 test-cli: all ## the command and the replay, as a user runs them
 	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
+
+# Runs no test: looks in the log of those that ran.
+.PHONY: reports
+reports: ## each public report in tests/threads.tsv is covered by a test that passed (after the tests)
+	tests/threads.sh build/tests.log
 
 .PHONY: test-integration
 test-integration: $(INTEGRATION_BINARIES) ## what takes real processes: counts, reports
