@@ -112,7 +112,8 @@ __attribute__((noinline)) static uint64_t record_digest(const struct convoy_poll
 }
 
 /* Whether the outcome differs from that of the last poll round. digest: of what `bytes` does not show. */
-static inline bool record_has_moved(struct convoy_record *record, uint64_t digest, const uint8_t *bytes, uint32_t length)
+static inline bool record_has_moved(struct convoy_record *record, uint64_t digest, const uint8_t *bytes,
+                                    uint32_t length)
 {
     bool has_moved = digest != record->digest || length != record->output_bytes ||
                      (length != 0 && memcmp(bytes, record->output, length) != 0);

@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "poll/check.h"
-#include "poll/positional.h"
 
 #include <string.h>
 
@@ -47,15 +46,6 @@ static uint64_t level_policy(enum convoy_poll_level level)
     return level == CONVOY_POLL_LEVEL_FIRST ? POLICY_FIRST_LEVEL : 0;
 }
 
-static inline int32_t contribution_publish(struct convoy_poll *poll, const struct convoy_contribution *contribution,
-                                           struct convoy_error *error)
-{
-    poll->is_finished = poll->is_recorded = poll->has_own = false;
-    poll->is_unseen = true;
-    poll->operation = 0;
-    return convoy_engine_publish(poll->engine, contribution, &poll->operation, error);
-}
-
 static int32_t round_publish(struct convoy_poll *poll, struct convoy_contribution *contribution,
                              struct convoy_error *error)
 {
@@ -65,7 +55,7 @@ static int32_t round_publish(struct convoy_poll *poll, struct convoy_contributio
     contribution->errors_as_presence = false;
     contribution->merge = is_keyed ? &convoy_keyed_ops : &convoy_positional_ops;
     contribution->merge_state = is_keyed ? (void *)&poll->keyed : (void *)&poll->keyed.positional;
-    return contribution_publish(poll, contribution, error);
+    return convoy_contribute_publish(poll, contribution, error);
 }
 
 static void shape_set(struct convoy_poll *poll, const struct convoy_payload_shape *shape)
@@ -105,7 +95,7 @@ static void states_sort(uint8_t *restrict to, const uint8_t *restrict states, co
     }
 }
 
-__attribute__((noinline)) static size_t keyed_payload_write(const struct convoy_poll *poll, uint8_t *payload)
+size_t convoy_contribute_keyed(const struct convoy_poll *poll, uint8_t *payload)
 {
     const struct convoy_payload_shape *shape = &poll->shape;
     const struct convoy_capture *capture = &poll->capture;
@@ -130,13 +120,14 @@ __attribute__((noinline)) static size_t keyed_payload_write(const struct convoy_
 static inline size_t payload_write(const struct convoy_poll *poll, uint8_t *payload)
 {
     if (poll->shape.keyed_count != 0) {
-        return keyed_payload_write(poll, payload);
+        return convoy_contribute_keyed(poll, payload);
     }
     memcpy(payload, poll->capture.states, poll->shape.positional_bytes);
     return poll->shape.positional_bytes;
 }
 
-__attribute__((noinline)) static int32_t keys_take(struct convoy_poll *poll, const struct convoy_poll_call *call, struct convoy_error *error)
+int32_t convoy_contribute_keys(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                               struct convoy_error *error)
 {
     const struct convoy_payload_shape *shape = &poll->shape;
     int32_t status = convoy_order_take(&poll->order, call->lists, shape, error);
@@ -151,7 +142,7 @@ __attribute__((noinline)) static int32_t keys_take(struct convoy_poll *poll, con
 static int32_t lists_take(struct convoy_poll *poll, const struct convoy_poll_call *call, struct convoy_error *error)
 {
     const struct convoy_payload_shape *shape = &poll->shape;
-    int32_t status = shape->keyed_count != 0 ? keys_take(poll, call, error) : CONVOY_OK;
+    int32_t status = shape->keyed_count != 0 ? convoy_contribute_keys(poll, call, error) : CONVOY_OK;
     if (status != CONVOY_OK) {
         return status;
     }
@@ -190,110 +181,21 @@ static int32_t call_refuse(struct convoy_poll *poll, const struct convoy_poll_ca
     return status;
 }
 
-/* -- calls like the one before ----------------------------------------------------------------------------------- */
-
-/*
- * A scheduler asks about the same number of requests step after step, so most calls differ from the one before in
- * nothing but their states and keys. What was checked, laid out and put into the header for that one then holds for
- * this one. Only plain lists (bytes without gaps; no callbacks, entry flags, gate or injected faults) go this way, and
- * whatever is not as expected on it is left to the whole one, which knows how to refuse.
- */
-static inline bool list_is_plain(const struct convoy_poll_list *list)
-{
-    uint64_t unusual = (list->state_bytes >> 1) | (list->state_stride >> 1) | list->gate | list->reserved |
-                       list->stamp_stride | (uintptr_t)list->entry_flags;
-    return unusual == 0 && list->read == NULL && (list->name != NULL || list->name_length == 0);
-}
-
-static inline bool list_is_alike(const struct convoy_poll *poll, const struct convoy_poll_list *list, uint32_t index)
-{
-    uint64_t different = (list->count ^ poll->shape.counts[index]) | (list->flags ^ poll->shape.flags[index]) |
-                         (list->digest ^ poll->digests[index]) |
-                         (list->name_length ^ poll->capture.name_lengths[index]);
-    bool has_data = list->states != NULL && (list->keys != NULL || (list->flags & CONVOY_POLL_KEYED) == 0);
-    return different == 0 && list_is_plain(list) && (has_data || list->count == 0) &&
-           (list->name_length == 0 || memcmp(list->name, poll->capture.names[index], list->name_length) == 0);
-}
-
-static inline bool call_is_alike(const struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                 enum convoy_poll_level level)
-{
-    if (!poll->is_plain || poll->two.is_open || poll->level != level || (call->critical_flags | call->reserved) != 0 ||
-        call->list_count != poll->shape.list_count) {
-        return false;
-    }
-    bool is_alike = call->lists != NULL || call->list_count == 0;
-    for (uint32_t i = 0; i < poll->shape.list_count && is_alike; i++) {
-        is_alike = list_is_alike(poll, &call->lists[i], i);
-    }
-    return is_alike;
-}
-
 /* After a call was published the whole way: whether the next one may be compared with it. */
 static void plain_note(struct convoy_poll *poll, const struct convoy_poll_call *call)
 {
     bool is_plain = poll->inject.probability_ppm == 0 && poll->inject.script_count == 0 && call->critical_flags == 0;
     for (uint32_t i = 0; i < poll->shape.list_count && is_plain; i++) {
         const struct convoy_poll_list *list = &call->lists[i];
-        is_plain = list_is_plain(list) && list->name_length < CONVOY_CAPTURE_NAME_BYTES;
+        is_plain = convoy_contribute_is_plain(list) && list->name_length < CONVOY_CAPTURE_NAME_BYTES;
         poll->digests[i] = list->digest;
     }
     poll->is_plain = is_plain;
 }
 
-/* States as they are: into the payload, and capture keeps them for the call log. false: one is out of range. */
-static inline bool positional_take(struct convoy_poll *poll, const struct convoy_poll_list *lists, uint8_t *payload)
-{
-    uint8_t *states = poll->capture.states;
-    uint32_t start = 0; /* in both, as there are positional lists only */
-    bool is_known = true;
-    for (uint32_t i = 0; i < poll->shape.list_count; i++) {
-        uint32_t count = poll->shape.counts[i];
-        is_known &= convoy_positional_copy_twice(states + start, payload + start, lists[i].states, count);
-        start += count;
-    }
-    return is_known;
-}
-
-__attribute__((noinline)) static bool keyed_take(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                                 uint8_t *payload)
-{
-    for (uint32_t i = 0; i < poll->shape.list_count; i++) {
-        uint8_t *to = poll->capture.states + poll->capture.starts[i];
-        if (!convoy_positional_copy(to, call->lists[i].states, poll->shape.counts[i])) {
-            return false;
-        }
-    }
-    if (keys_take(poll, call, NULL) != CONVOY_OK) {
-        return false;
-    }
-    poll->plain.payload_bytes = (uint32_t)keyed_payload_write(poll, payload);
-    return true;
-}
-
-/* IN_PROGRESS: the whole way must be gone. */
-static inline int32_t alike_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                    struct convoy_error *error)
-{
-    uint8_t *payload;
-    if (convoy_engine_begin(poll->engine, &payload, NULL) != CONVOY_OK) {
-        return CONVOY_IN_PROGRESS;
-    }
-    bool is_taken = poll->shape.keyed_count == 0 ? positional_take(poll, call->lists, payload)
-                                                 : keyed_take(poll, call, payload);
-    if (!is_taken) {
-        return CONVOY_IN_PROGRESS;
-    }
-    poll->two.phase = CONVOY_TWO_LEVEL_NONE;
-    poll->plain.tag = poll->tag = call->tag;
-    poll->plain.votes = poll->votes = call->votes;
-    return contribution_publish(poll, &poll->plain, error);
-}
-
-__attribute__((noinline, cold)) static int32_t whole_publish(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                                       enum convoy_poll_level level,
-                                                       const struct convoy_poll_result *result,
-                                                       struct convoy_error *error)
+int32_t convoy_contribute_whole(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                enum convoy_poll_level level, const struct convoy_poll_result *result,
+                                struct convoy_error *error)
 {
     struct convoy_payload_shape shape;
     uint8_t *payload;
@@ -326,19 +228,6 @@ __attribute__((noinline, cold)) static int32_t whole_publish(struct convoy_poll 
     }
     plain_note(poll, call);
     return call_publish(poll, call, level, payload, error);
-}
-
-int32_t convoy_contribute_call(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                               enum convoy_poll_level level, const struct convoy_poll_result *result,
-                               struct convoy_error *error)
-{
-    if (call_is_alike(poll, call, level) && (result == NULL || convoy_check_result_fits(result, &poll->shape))) {
-        int32_t status = alike_publish(poll, call, error);
-        if (status != CONVOY_IN_PROGRESS) {
-            return status;
-        }
-    }
-    return whole_publish(poll, call, level, result, error);
 }
 
 int32_t convoy_contribute_error(struct convoy_poll *poll, const struct convoy_contribute_row *row,

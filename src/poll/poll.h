@@ -43,8 +43,8 @@ struct convoy_poll_record {
 typedef void (*convoy_poll_record_fn)(void *user, const struct convoy_poll_record *record);
 
 /* As convoy_poll_record_fn, in short: the round was OK, and its lists are, apart from their states, those of the last
- * record that was OK. All of them lie one after the other in values->input and ->output; the duration is the callee's to
- * fill. false: it was not recorded, the whole record is wanted. */
+ * record that was OK. All of them lie one after the other in values->input and ->output; the callee fills the duration.
+ * false: it was not recorded, the whole record is wanted. */
 typedef bool (*convoy_poll_repeat_fn)(void *user, struct convoy_call_values *values);
 
 struct convoy_poll_options {
@@ -157,7 +157,7 @@ static inline int32_t convoy_poll_settle(struct convoy_poll *poll, uint64_t time
     return is_settled ? CONVOY_OK : convoy_poll_settle_slow(poll, timeout_ns, error);
 }
 
-/* -- for two_level.c and contribute.c ------------------------------------------------------------------------------- */
+/* -- for two_level.c and contribute.c ------------------------------------------------------------------------------ */
 
 /* Looks at the round's end: deadline_ns 0 = test, else wait until then (CONVOY_DEADLINE_NEVER = `timeout_ns` of the
  * group). Makes the outcome and the record when it is over. */

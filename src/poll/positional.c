@@ -9,7 +9,7 @@
 #define LANES 16u
 #define WORD 8u
 
-/* The compilers make one instruction of each of the loops over LANES, with the instruction set that every machine has. */
+/* The compilers make one instruction of each of the loops over LANES, with the instructions that every machine has. */
 static inline void lanes_max(uint8_t *into, const uint8_t *from)
 {
     for (uint32_t i = 0; i < LANES; i++) {

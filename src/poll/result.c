@@ -11,7 +11,8 @@ static inline const uint8_t *list_output(const struct convoy_poll *poll, uint32_
     return (is_keyed ? poll->outcome.states : poll->positional_states) + own->starts[list];
 }
 
-__attribute__((noinline)) static size_t outcomes_write(const struct convoy_poll *poll, uint32_t list, struct convoy_poll_list_result *out)
+__attribute__((noinline)) static size_t outcomes_write(const struct convoy_poll *poll, uint32_t list,
+                                                       struct convoy_poll_list_result *out)
 {
     const struct convoy_payload_shape *shape = &poll->shape;
     const struct convoy_table *table = &poll->keyed.tables[poll->keyed.current];

@@ -195,7 +195,7 @@ void convoy_call_log_end(struct convoy_call_log *log, const struct convoy_call_e
     entry_unlock(words);
 }
 
-/* Two neighbouring fields as the word that they are in memory (little-endian, as on every machine that this builds for).
+/* Two neighbouring fields as the word that they are in memory (little-endian, as on every machine that this is for).
  * Reading them back as one word from where they were just written as two would stall the processor. */
 static inline uint64_t pair(uint32_t first, uint32_t second)
 {
@@ -207,7 +207,8 @@ _Static_assert(offsetof(struct convoy_call_header, operation) == 5 * WORD, "the 
 _Static_assert(offsetof(struct convoy_call_header, votes_or) == 7 * WORD && FIXED_WORDS == 9, "the words of a form");
 _Static_assert(offsetof(struct convoy_call_list, name) == 2 * WORD, "the words of a form");
 
-enum { LIST_NUMBER_WORDS = 2, LIST_PLAIN_WORDS = 3 }; /* of a list: without its name; with one word that says it is empty */
+/* Of a list: without its name, and with the one word that says it is empty. */
+enum { LIST_NUMBER_WORDS = 2, LIST_PLAIN_WORDS = 3 };
 
 void convoy_call_form_make(struct convoy_call_form *form_out, const struct convoy_call_log *log,
                            const struct convoy_call_header *header, const struct convoy_call_end *end)

@@ -107,8 +107,8 @@ static void gather_add_mask(struct convoy_gather *gather, uint32_t index)
     convoy_mask_merge(into, from, gather->form.member_count);
 }
 
-__attribute__((noinline)) static int32_t gather_member_any(struct convoy_gather *gather, uint32_t index, const uint8_t *payload,
-                                                           size_t bytes)
+__attribute__((noinline)) static int32_t gather_member_any(struct convoy_gather *gather, uint32_t index,
+                                                           const uint8_t *payload, size_t bytes)
 {
     if (index >= gather->form.member_count || gather->presence[index] != CONVOY_GATHER_UNSEEN) {
         return CONVOY_MALFORMED;
