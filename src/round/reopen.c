@@ -48,6 +48,15 @@ static void reopen_look_around(struct convoy_engine *engine)
     }
 }
 
+/* What the own cell holds, for the swap that publishes. A cell that was sealed in this generation (or a later one) before
+ * its owner came must make that swap fail, so its word is not taken for one of the owner's. */
+static uint64_t reopen_own_word(const struct convoy_engine *engine, uint32_t parity)
+{
+    uint64_t word = atomic_load(&convoy_segment_cell(&engine->segment, engine->local_index, parity)->word);
+    enum convoy_cell_view view = convoy_cell_view_of(word, engine->generation, engine->next_round);
+    return view == CONVOY_CELL_SEALED || view == CONVOY_CELL_MOVED_ON ? 0 : word;
+}
+
 void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, const uint64_t *lost)
 {
     engine->generation = generation;
@@ -59,8 +68,7 @@ void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, cons
     }
     engine->next_round += CONVOY_MUTATED(round_number_not_repeated) ? 1 : 0;
     for (uint32_t parity = 0; parity < 2; parity++) {
-        engine->own_words[parity] =
-            atomic_load(&convoy_segment_cell(&engine->segment, engine->local_index, parity)->word);
+        engine->own_words[parity] = reopen_own_word(engine, parity);
         engine->cold_prints[parity] = 0; /* the epoch is part of the cold line */
     }
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_IDLE, memory_order_release);
