@@ -186,6 +186,16 @@ void convoy_engine_close(struct convoy_engine *engine, uint64_t deadline_ns)
     engine_free(engine);
 }
 
+const struct convoy_engine_wait *convoy_engine_waited(const struct convoy_engine *engine)
+{
+    return &engine->waited;
+}
+
+const struct convoy_engine_counters *convoy_engine_counters(const struct convoy_engine *engine)
+{
+    return &engine->counters;
+}
+
 uint64_t convoy_engine_next_round(const struct convoy_engine *engine)
 {
     return engine->next_round;

@@ -102,6 +102,27 @@ void convoy_engine_info(struct convoy_engine *engine, struct convoy_group_info *
 /* [any thread] Per member: link state, rounds sent and received, age, transport; safe while a round hangs. gives */
 json_t *convoy_engine_dump(struct convoy_engine *engine);
 
+/* How the last operation was waited for: the most expensive thing that was done, as in round/stats.h. */
+struct convoy_engine_wait {
+    uint32_t kind; /* enum convoy_wait_kind */
+    uint32_t yields;
+    uint32_t sleeps;
+    uint32_t wakes; /* sleepers that this member woke */
+    uint64_t wait_ns; /* 0 when it did not wait long enough to read the clock */
+    uint64_t bytes_received;
+};
+const struct convoy_engine_wait *convoy_engine_waited(const struct convoy_engine *engine);
+
+/* Events since open. */
+struct convoy_engine_counters {
+    _Atomic uint64_t members_lost;
+    _Atomic uint64_t successions; /* this member took over as leader of its host */
+    _Atomic uint64_t stale;       /* messages of an earlier epoch */
+    _Atomic uint64_t strange;     /* messages without the group's token */
+};
+/* [any thread] */
+const struct convoy_engine_counters *convoy_engine_counters(const struct convoy_engine *engine);
+
 /* Whether this operation is open, or over and its end not yet read by test or wait: no other may start. */
 bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation);
 

@@ -10,6 +10,7 @@
 
 #include "round/fingerprint.h"
 #include "round/segment.h"
+#include "round/stats.h"
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -91,10 +92,10 @@ struct convoy_engine {
     bool degrade;
 
     /* the member's place in the group */
-    uint32_t generation;
+    _Atomic uint32_t generation; /* [any] */
     uint64_t next_round;
     uint64_t lost[CONVOY_LOST_WORDS]; /* members this generation goes on without */
-    uint32_t lost_count;
+    _Atomic uint32_t lost_count; /* [any] */
     struct convoy_loss *losses; /* [member_count] */
     uint32_t loss_count;        /* members known dead or closed, excluded ones included */
     uint64_t own_words[2];      /* last words of own cells, by parity */
@@ -122,6 +123,8 @@ struct convoy_engine {
     struct convoy_round_summary summary;
 
     struct convoy_waiting waiting;
+    struct convoy_engine_wait waited;       /* of the last operation */
+    struct convoy_engine_counters counters; /* [any] */
     struct pollfd *pollfds; /* [member_count] scratch of the look for dead peers */
     uint32_t *poll_members; /* [member_count] */
 

@@ -69,6 +69,7 @@ static void finish_member(struct convoy_engine *engine, struct convoy_round_pass
         return; /* this member brought no row of its own to line the others' up with, and needs no result */
     }
     uint32_t length = cell->info & CONVOY_INFO_LENGTH_MASK;
+    engine->waited.bytes_received += member != engine->own_index ? length : 0;
     pass->merge_status = length <= engine->blob_bytes_max
                              ? own->merge->member(own->merge_state, member, cell->payload, length)
                              : CONVOY_MALFORMED;

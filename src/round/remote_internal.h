@@ -138,6 +138,9 @@ void convoy_remote_send(struct convoy_remote *remote, uint32_t member, enum conv
 void convoy_remote_broadcast(struct convoy_remote *remote, enum convoy_message_kind kind, uint64_t word,
                              const void *data, size_t bytes);
 void convoy_remote_recv(void *user, const void *header, size_t header_bytes, const void *data, size_t bytes);
+/* Counts a message of an earlier epoch, or from a member that this one goes on without. */
+void convoy_remote_drop_stale(struct convoy_remote *remote);
+
 void convoy_remote_down(void *user, uint32_t peer, int32_t ucx_status);
 
 /* remote_round.c */

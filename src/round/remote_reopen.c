@@ -203,7 +203,7 @@ static void reopen_take_proposal(struct convoy_remote *remote, uint32_t member, 
 {
     struct convoy_engine *engine = remote->engine;
     if (body->decision.generation < reopen_generation(engine)) {
-        remote->dropped_stale++;
+        convoy_remote_drop_stale(remote);
         return;
     }
     if (body->decision.generation > reopen_generation(engine)) {

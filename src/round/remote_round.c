@@ -216,6 +216,8 @@ static void round_lead(struct convoy_remote *remote, bool is_local_complete)
     uint64_t word = round_word(engine);
     if (!remote->was_leader) { /* succession: what the old leader knew, the others still have */
         remote->was_leader = true;
+        bool is_succession = engine->local_index != 0;
+        (void)atomic_fetch_add_explicit(&engine->counters.successions, is_succession, memory_order_relaxed);
         remote->sent_word = 0;
         if (!CONVOY_MUTATED(no_request_by_successor)) {
             convoy_remote_broadcast(remote, CONVOY_MESSAGE_REQUEST, word, NULL, 0);

@@ -65,6 +65,12 @@ void convoy_remote_broadcast(struct convoy_remote *remote, enum convoy_message_k
     }
 }
 
+void convoy_remote_drop_stale(struct convoy_remote *remote)
+{
+    remote->dropped_stale++;
+    (void)atomic_fetch_add_explicit(&remote->engine->counters.stale, 1, memory_order_relaxed);
+}
+
 /* Keeps the first message for a word; a failure takes back what was said before it. */
 static void wire_keep(struct convoy_remote *remote, struct convoy_remote_box *boxes, const struct convoy_message *message,
                       const uint8_t *data, bool is_failure)
@@ -88,7 +94,7 @@ static void wire_partial(struct convoy_remote *remote, uint32_t host, const stru
         return;
     }
     if (convoy_word_generation(message->word) < remote->engine->generation) {
-        remote->dropped_stale++;
+        convoy_remote_drop_stale(remote);
         return;
     }
     bool is_loss = (head.flags & CONVOY_PARTIAL_FAILED) != 0 && head.status == CONVOY_PEER_LOST;
@@ -163,6 +169,7 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
     memcpy(&message, header, sizeof message);
     if (sodium_memcmp(message.token, remote->token, sizeof message.token) != 0) {
         remote->dropped_token++;
+        (void)atomic_fetch_add_explicit(&engine->counters.strange, 1, memory_order_relaxed);
         return;
     }
     if (message.member >= engine->member_count || message.length != bytes || bytes > remote->blob_bytes) {
@@ -172,7 +179,7 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
     uint32_t host = engine->local.hosts.host_of[message.member];
     struct convoy_remote_host *from = &remote->hosts[host];
     if (convoy_engine_is_lost(engine, message.member) || from->is_lost) {
-        remote->dropped_stale++;
+        convoy_remote_drop_stale(remote);
         return;
     }
     if (host != remote->own_host && message.leads != 0) {

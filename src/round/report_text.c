@@ -93,8 +93,12 @@ void convoy_engine_report_open_text(struct convoy_engine *engine, int32_t status
     uint64_t round = engine->report.round;
     int name_length = (int)engine->group->name_length;
     if (status == CONVOY_CANCELED) {
+        char reason[CONVOY_CANCEL_TEXT_BYTES];
+        (void)pthread_mutex_lock(&engine->report_lock);
+        memcpy(reason, engine->cancel_text, sizeof reason);
+        (void)pthread_mutex_unlock(&engine->report_lock);
         (void)convoy_error_set_peer(error, status, -1, round, "group %.*s: round %llu was canceled: %s", name_length,
-                                    engine->group->name, (unsigned long long)round, engine->cancel_text);
+                                    engine->group->name, (unsigned long long)round, reason);
         return;
     }
     convoy_engine_report_names(engine, UINT32_MAX & ~(1u << CONVOY_MEMBER_HEARD) & ~(1u << CONVOY_MEMBER_ERROR), names,

@@ -60,6 +60,7 @@ void convoy_engine_wake(struct convoy_engine *engine)
     if (atomic_load(&head->sleepers) == 0 || CONVOY_MUTATED(no_wake)) {
         return;
     }
+    engine->waited.wakes++;
     (void)atomic_fetch_add(&head->wake, 1);
     (void)syscall(SYS_futex, (void *)&head->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
@@ -69,6 +70,7 @@ void convoy_engine_note_loss(struct convoy_engine *engine, uint32_t member, bool
     struct convoy_loss *loss = &engine->losses[member];
     if (loss->is_dead == 0 && loss->is_closed == 0) {
         engine->loss_count++;
+        (void)atomic_fetch_add_explicit(&engine->counters.members_lost, 1, memory_order_relaxed);
         loss->noticed_by = noticed_by;
     }
     loss->is_dead = loss->is_dead != 0 || !is_closed;

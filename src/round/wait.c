@@ -80,6 +80,7 @@ static uint64_t wait_yield_window(const struct convoy_engine *engine)
 
 static void wait_learn(struct convoy_engine *engine, uint64_t waited_ns)
 {
+    engine->waited.wait_ns += waited_ns;
     uint64_t usual = engine->waiting.usual_ns;
     engine->waiting.usual_ns = usual - (usual >> WAIT_USUAL_SHIFT) + (waited_ns >> WAIT_USUAL_SHIFT);
 }
@@ -146,11 +147,16 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
             return wait_timed_out(engine);
         }
         uint64_t slice = convoy_deadline_left(now, deadline < look_at ? deadline : look_at);
+        engine->waited.kind = engine->remote != NULL ? CONVOY_WAIT_NETWORK
+                              : now < yield_until    ? CONVOY_WAIT_YIELD
+                                                     : CONVOY_WAIT_SLEEP;
         if (engine->remote != NULL) {
             convoy_remote_wait(engine, now < yield_until, slice);
         } else if (now < yield_until) {
+            engine->waited.yields++;
             (void)sched_yield();
         } else {
+            engine->waited.sleeps++;
             convoy_engine_sleep(engine, slice);
         }
     }
@@ -162,6 +168,7 @@ static int32_t wait_once(struct convoy_engine *engine, uint64_t timeout_ns)
     for (uint32_t i = 0; i <= pauses; i++) {
         int32_t status = convoy_engine_collect(engine);
         if (status != CONVOY_IN_PROGRESS) {
+            engine->waited.kind = i != 0 && engine->waited.kind < CONVOY_WAIT_SPIN ? CONVOY_WAIT_SPIN : engine->waited.kind;
             return status;
         }
         wait_pause();
