@@ -253,15 +253,17 @@ ABI_BINARIES := $(call binaries,abi,$(ABI_TESTS))
 HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIES) $(ABI_BINARIES)
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
-TEST_STEPS := aarch64/aarch64-objects abi-check all asan/test-fuzz-replay asan/test-sanitized clang/all debug/test-fault headers reports test-abi test-cli test-conformance test-integration test-mutations=600 test-unit tsan/test-sanitized
+TEST_STEPS := aarch64/aarch64-objects abi-check all asan/test-fuzz-replay asan/test-sanitized clang/all debug/test-fault headers test-abi test-cli test-conformance test-integration test-mutations=600 test-unit tsan/test-sanitized
+# Looks at the log of all others, so it comes last.
+LAST_STEP := reports
 GATE_STEPS := lint
 
 .PHONY: test check
 test: deps-test ## everything at small scale, under 15 minutes; ends with "N passed, N failed, N skipped"
-	@MAKE='$(MAKE)' WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS)
+	@MAKE='$(MAKE)' WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS) $(LAST_STEP)
 
 check: deps-test ## all that a merge needs: warnings are errors, everything of `make test`, lint
-	@MAKE='$(MAKE)' WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS)
+	@MAKE='$(MAKE)' WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
 test-cli: all ## the command and the replay, as a user runs them
