@@ -9,9 +9,10 @@ table=tests/fault/mutations.txt
 limit=${MUTATION_LIMIT_S:-15}
 passed=0 failed=0 skipped=0
 
-# As words: program and part of the names, "-" for all.
+# As words: program, part of the names ("-" for all), milliseconds for the ranks of a test.
 run_test() {
     local program=$build/tests/$1 only=$2
+    export CONVOY_TEST_TIMEOUT_MS=${3:-8000}
     if [ "$only" = - ]; then
         timeout --kill-after=2 "$limit" "$program"
     else
@@ -24,7 +25,7 @@ declare -A fit
 is_fit() {
     local key="$1 $2"
     if [ -z "${fit[$key]:-}" ]; then
-        run_test "$1" "$2"
+        run_test "$1" "$2" "${3:-}"
         fit[$key]=$?
         if [ "${fit[$key]}" -eq 0 ] && ! grep -q '^\[       OK \]' build/mutation/last.log; then
             fit[$key]=77
@@ -34,9 +35,9 @@ is_fit() {
 }
 
 try_mutation() {
-    local name=$1 program only code is_tried=0
-    while read -r _ program only; do
-        is_fit "$program" "$only"
+    local name=$1 program only ms code is_tried=0
+    while read -r _ program only ms; do
+        is_fit "$program" "$only" "$ms"
         code=$?
         [ $code -eq 77 ] && continue
         is_tried=1
@@ -45,7 +46,7 @@ try_mutation() {
             tail -n 20 build/mutation/last.log
             continue
         fi
-        CONVOY_MUTATION=$name run_test "$program" "$only"
+        CONVOY_MUTATION=$name run_test "$program" "$only" "$ms"
         code=$?
         if [ $code -ne 0 ]; then
             printf '%-34s %-10s %s (%s)\n' "$name" "$([ $code -eq 124 ] && echo hung || echo failed)" "$program" "$only"

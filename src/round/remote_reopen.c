@@ -291,7 +291,7 @@ static void reopen_begin_query(struct convoy_remote *remote)
     memset(reopen->answered, 0, sizeof reopen->answered);
     reopen->phase = CONVOY_REOPEN_QUERY;
     reopen->oldest = reopen->newest = reopen_generation(engine);
-    reopen->has_promise = own.has_promise != 0;
+    reopen->has_promise = own.has_promise != 0 && !CONVOY_MUTATED(promise_not_completed);
     reopen->decision = own.decision;
     memcpy(reopen->lost, own.lost, sizeof reopen->lost);
     const struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, own.complete_round);

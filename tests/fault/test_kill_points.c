@@ -169,6 +169,19 @@ static uint32_t kill_survivors(const struct party_shared *shared, const struct k
     return survivors;
 }
 
+/* All had promised the epoch before the coordinator died, so that epoch comes, with the dead one in it, and is short. */
+static void kill_check_promise(const struct party_shared *shared, uint32_t survivors)
+{
+    for (uint32_t i = 0; i < PARTY_MAX; i++) {
+        const struct party_log *log = &shared->logs[i];
+        bool is_kept = (survivors >> i & 1) == 0;
+        for (uint32_t j = 0; j < log->count && !is_kept; j++) {
+            is_kept = log->entries[j].epoch == log->entries[0].epoch + 1 && log->entries[j].status == CONVOY_PEER_LOST;
+        }
+        EXPECT(is_kept);
+    }
+}
+
 static void kill_test(void **state)
 {
     struct kill_run *run = *state;
@@ -192,6 +205,9 @@ static void kill_test(void **state)
     EXPECT(run->the_case->trigger == TRIGGER_OPEN || survivors != 0);
     if (survivors != 0) {
         party_check(&seen, &run->plan, survivors, KILL_LAST);
+    }
+    if (strcmp(run->the_case->point, "reopen_before_commit") == 0) {
+        kill_check_promise(&seen, survivors);
     }
 }
 

@@ -223,11 +223,75 @@ static void test_random_lives_over_ucx(void **state)
     }
 }
 
+/* -- two fixed cases of who wins a cell --------------------------------------------------------------------------- */
+
+static void complete_rank(const struct rank *rank, void *argument)
+{
+    const struct random_run *run = argument;
+    struct party *party = party_enter(rank, &run->plan);
+    convoy_operation operation = 0;
+    EXPECT_OK(party_open(party), &party->member->error);
+    EXPECT_OK(party_start(party, &operation), &party->member->error);
+    rank_barrier(rank);
+    if (rank->index == 0) { /* reads its result then */
+        EXPECT_OK(party_abandon(party, operation), &party->member->error);
+    } else {
+        EXPECT_OK(party_finish(party, operation, PARTY_LONG_NS), &party->member->error);
+    }
+    EXPECT_OK(party_round(party, PARTY_LONG_NS), &party->member->error);
+    party_leave(party);
+}
+
+/* Everybody has contributed: there is nothing left to seal. */
+static void test_random_complete_round_cannot_be_given_away(void **state)
+{
+    (void)state;
+    struct random_run run = {.plan = {.place = PARTY_MEMORY, .count = 3}};
+    struct ranks *ranks = party_ranks(&run.plan);
+    ranks_start(ranks, complete_rank, &run, party_timeout_ms());
+    ranks_finish(ranks);
+}
+
+static void given_up_rank(const struct rank *rank, void *argument)
+{
+    const struct random_run *run = argument;
+    struct party *party = party_enter(rank, &run->plan);
+    convoy_operation operation = 0;
+    EXPECT_OK(party_open(party), &party->member->error);
+    if (rank->index != 2) {
+        EXPECT_OK(party_start(party, &operation), &party->member->error);
+    }
+    if (rank->index == 0) {
+        EXPECT_STATUS(party_abandon(party, operation), CONVOY_BROKEN, &party->member->error);
+    } else if (rank->index == 1) {
+        EXPECT_STATUS(party_finish(party, operation, PARTY_LONG_NS), CONVOY_BROKEN, &party->member->error);
+    }
+    rank_barrier(rank);
+    if (rank->index == 2) { /* all others have contributed, and so would it */
+        EXPECT_STATUS(party_round(party, PARTY_LONG_NS), CONVOY_BROKEN, &party->member->error);
+    }
+    rank_barrier(rank);
+    EXPECT_OK(party_reopen(party), &party->member->error);
+    EXPECT_OK(party_round(party, PARTY_LONG_NS), &party->member->error);
+    party_leave(party);
+}
+
+static void test_random_round_given_up_is_so_for_a_late_member_too(void **state)
+{
+    (void)state;
+    struct random_run run = {.plan = {.place = PARTY_MEMORY, .count = 3}};
+    struct ranks *ranks = party_ranks(&run.plan);
+    ranks_start(ranks, given_up_rank, &run, party_timeout_ms());
+    ranks_finish(ranks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_lives_over_shared_memory),
         cmocka_unit_test(test_random_lives_over_ucx),
+        cmocka_unit_test(test_random_complete_round_cannot_be_given_away),
+        cmocka_unit_test(test_random_round_given_up_is_so_for_a_late_member_too),
     };
     return party_main("random", tests, sizeof tests / sizeof tests[0]);
 }
