@@ -9,6 +9,21 @@
 
 #define DESCRIBE_SOURCES_MAX 1024u
 
+/* Brings what only the engine counts up to date. The engine's life is guarded by the group's lock. */
+static void describe_refresh(struct convoy_group *group)
+{
+    (void)pthread_mutex_lock(&group->lock);
+    if (group->engine != NULL && group->record.stats != NULL && atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+        const struct convoy_engine_counters *counters = convoy_engine_counters(group->engine);
+        _Atomic uint64_t *events = group->record.stats->events;
+        atomic_store(&events[CONVOY_EVENT_MEMBER_LOST], atomic_load(&counters->members_lost));
+        atomic_store(&events[CONVOY_EVENT_SUCCESSION], atomic_load(&counters->successions));
+        atomic_store(&events[CONVOY_EVENT_STALE_EPOCH], atomic_load(&counters->stale));
+        atomic_store(&events[CONVOY_EVENT_STRANGER], atomic_load(&counters->strange));
+    }
+    (void)pthread_mutex_unlock(&group->lock);
+}
+
 static struct convoy_stats_source describe_source(const struct convoy_group *group)
 {
     return (struct convoy_stats_source){
@@ -46,6 +61,7 @@ static size_t describe_collect(struct convoy_context *context, struct convoy_sta
     (void)pthread_mutex_lock(&context->lock);
     for (struct convoy_group *group = context->groups; group != NULL && count < DESCRIBE_SOURCES_MAX;
          group = group->next) {
+        describe_refresh(group);
         sources[count++] = describe_source(group);
     }
     (void)pthread_mutex_unlock(&context->lock);
@@ -130,6 +146,7 @@ int32_t convoy_group_describe(convoy_group *group, uint32_t topic, struct convoy
     if (topic == CONVOY_TOPIC_DUMP) {
         return convoy_text_write_json(text_out, describe_dump(group), error);
     }
+    describe_refresh(group);
     const struct convoy_stats_source source = describe_source(group);
     switch (topic) {
     case CONVOY_TOPIC_STATS:

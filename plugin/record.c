@@ -34,11 +34,17 @@ static inline uint64_t record_take_time(struct convoy_record *record)
     return started_ns != 0 ? convoy_now_ns() - started_ns : 0;
 }
 
+static inline void record_waited(struct convoy_record *record, uint32_t operation)
+{
+    convoy_stats_waited(record->stats, operation, convoy_engine_waited(record->engine));
+}
+
 static inline void record_count(struct convoy_record *record, uint32_t operation, int32_t status, uint64_t entries,
                          uint64_t bytes_sent, uint64_t call_ns)
 {
     if (status == CONVOY_OK) {
         convoy_stats_round_ok(record->stats, operation, entries, bytes_sent, call_ns);
+        record_waited(record, operation);
         return;
     }
     const struct convoy_stats_sample sample = {
@@ -49,6 +55,7 @@ static inline void record_count(struct convoy_record *record, uint32_t operation
         .bytes_sent = bytes_sent,
     };
     convoy_stats_round(record->stats, &sample);
+    record_waited(record, operation);
 }
 
 /* -- poll ---------------------------------------------------------------------------------------------------------- */
@@ -193,12 +200,12 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round)
     header.round = round->round;
     header.epoch = round->epoch;
     header.tag = round->tag;
-    header.votes = 0;
+    header.votes = round->votes;
     header.list_count = round->list_count;
     header.input_bytes = entries;
     end.status = round->status;
-    end.votes_and = 0;
-    end.votes_or = 0;
+    end.votes_and = round->votes_and;
+    end.votes_or = round->votes_or;
     end.duration_ns = call_ns;
     end.output = output.bytes;
     end.output_bytes = output.length;
@@ -229,6 +236,7 @@ bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values)
     record->is_broken = false;
     convoy_call_log_put_form(record->log, &record->form, values);
     convoy_stats_round_ok(record->stats, record->form_operation, entries, entries, values->duration_ns);
+    record_waited(record, record->form_operation);
     record_stall(record, entries == 0 || record_has_moved(record, record->form_shape, values->output, entries));
     return true;
 }
@@ -358,4 +366,5 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     record->is_gathering = record->is_broken = false;
     convoy_call_log_put_form(record->log, &record->sync_forms[has_row], &values);
     convoy_stats_round_ok(record->stats, CONVOY_OPERATION_SYNC, 1, round->width * 8u, values.duration_ns);
+    record_waited(record, CONVOY_OPERATION_SYNC);
 }

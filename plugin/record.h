@@ -27,6 +27,7 @@ struct convoy_record_input {
 };
 
 struct convoy_record {
+    const struct convoy_engine *engine; /* keeps; set when the group has one */
     struct convoy_group_stats *stats;
     struct convoy_call_log *log;
     struct convoy_stall stall;

@@ -33,6 +33,9 @@ struct convoy_poll_record {
     uint64_t round; /* of the last summary; 0 when the round did not end OK */
     uint64_t epoch;
     uint64_t tag;
+    uint32_t votes;     /* of this member */
+    uint32_t votes_and; /* 0 unless the round ended OK */
+    uint32_t votes_or;
     uint32_t list_count;
     bool may_repeat; /* rounds with the same lists, apart from their states, may follow as convoy_poll_repeat_fn */
     struct convoy_poll_record_list lists[CONVOY_POLL_LISTS_MAX];

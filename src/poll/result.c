@@ -75,6 +75,9 @@ __attribute__((noinline)) static void record_whole(struct convoy_poll *poll, int
     record.level = (uint32_t)poll->level;
     record.operation = poll->operation;
     record.tag = poll->tag;
+    record.votes = poll->votes;
+    record.votes_and = status == CONVOY_OK ? poll->summary.votes_and : 0;
+    record.votes_or = status == CONVOY_OK ? poll->summary.votes_or : 0;
     record.list_count = own->shape.list_count;
     record.may_repeat = is_ok && poll->has_own && poll->is_plain && record.list_count != 0 && !is_mixed &&
                         poll->repeat != NULL;
@@ -101,7 +104,9 @@ void convoy_result_record(struct convoy_poll *poll, int32_t status)
         values.round = poll->summary.round;
         values.epoch = poll->summary.epoch;
         values.tag = poll->tag;
-        values.votes = values.votes_and = values.votes_or = 0;
+        values.votes = poll->votes;
+        values.votes_and = poll->summary.votes_and;
+        values.votes_or = poll->summary.votes_or;
         values.input = poll->capture.states;
         values.output = poll->shape.keyed_count != 0 ? poll->outcome.states : poll->positional_states;
         if (poll->repeat(poll->record_user, &values)) {

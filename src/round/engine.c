@@ -186,7 +186,7 @@ void convoy_engine_close(struct convoy_engine *engine, uint64_t deadline_ns)
     engine_free(engine);
 }
 
-const struct convoy_engine_wait *convoy_engine_waited(const struct convoy_engine *engine)
+const struct convoy_stats_wait *convoy_engine_waited(const struct convoy_engine *engine)
 {
     return &engine->waited;
 }

@@ -14,6 +14,7 @@
 #include "net/link.h"
 #include "net/local.h"
 #include "round/merge.h"
+#include "round/stats.h"
 
 #include <stdbool.h>
 
@@ -102,16 +103,9 @@ void convoy_engine_info(struct convoy_engine *engine, struct convoy_group_info *
 /* [any thread] Per member: link state, rounds sent and received, age, transport; safe while a round hangs. gives */
 json_t *convoy_engine_dump(struct convoy_engine *engine);
 
-/* How the last operation was waited for: the most expensive thing that was done, as in round/stats.h. */
-struct convoy_engine_wait {
-    uint32_t kind; /* enum convoy_wait_kind */
-    uint32_t yields;
-    uint32_t sleeps;
-    uint32_t wakes; /* sleepers that this member woke */
-    uint64_t wait_ns; /* 0 when it did not wait long enough to read the clock */
-    uint64_t bytes_received;
-};
-const struct convoy_engine_wait *convoy_engine_waited(const struct convoy_engine *engine);
+/* How the last operation was waited for: the most expensive thing that was done. wait_ns is 0 when it was over before the
+ * clock was worth reading. */
+const struct convoy_stats_wait *convoy_engine_waited(const struct convoy_engine *engine);
 
 /* Events since open. */
 struct convoy_engine_counters {

@@ -10,7 +10,6 @@
 
 #include "round/fingerprint.h"
 #include "round/segment.h"
-#include "round/stats.h"
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -123,7 +122,7 @@ struct convoy_engine {
     struct convoy_round_summary summary;
 
     struct convoy_waiting waiting;
-    struct convoy_engine_wait waited;       /* of the last operation */
+    struct convoy_stats_wait waited;       /* of the last operation */
     struct convoy_engine_counters counters; /* [any] */
     struct pollfd *pollfds; /* [member_count] scratch of the look for dead peers */
     uint32_t *poll_members; /* [member_count] */

@@ -60,7 +60,7 @@ bool convoy_engine_contribute(struct convoy_engine *engine)
     engine->scan = 0;
     engine->error_member = engine->member_count;
     atomic_store_explicit(&engine->round, round, memory_order_relaxed);
-    engine->waited = (struct convoy_engine_wait){.kind = CONVOY_WAIT_NONE};
+    engine->waited = (struct convoy_stats_wait){.kind = CONVOY_WAIT_NONE};
     atomic_store_explicit(&engine->was_stuck, 0, memory_order_relaxed);
     atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);

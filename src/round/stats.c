@@ -91,6 +91,22 @@ void convoy_stats_round(struct convoy_group_stats *stats, const struct convoy_st
     }
 }
 
+void convoy_stats_waited(struct convoy_group_stats *stats, uint32_t operation, const struct convoy_stats_wait *wait)
+{
+    struct convoy_operation_stats *counters = &stats->operations[operation - CONVOY_OPERATION_POLL];
+    if (wait->kind != CONVOY_WAIT_NONE) {
+        add(&counters->waits[CONVOY_WAIT_NONE], UINT64_MAX); /* minus one */
+        add(&counters->waits[wait->kind], 1);
+    }
+    add(&counters->yields, wait->yields);
+    add(&counters->sleeps, wait->sleeps);
+    add(&counters->wakes, wait->wakes);
+    add(&counters->bytes_received, wait->bytes_received);
+    if (wait->wait_ns != 0) {
+        convoy_latency_record(&counters->wait_ns, wait->wait_ns);
+    }
+}
+
 void convoy_stats_event(struct convoy_group_stats *stats, enum convoy_stats_event event)
 {
     atomic_fetch_add_explicit(&stats->events[event], 1, memory_order_relaxed);

@@ -113,6 +113,18 @@ static inline void convoy_stats_round_ok(struct convoy_group_stats *stats, uint3
     }
 }
 
+/* How the round that was counted last was waited for: moves it from "none" to that kind. wait_kind NONE counts bytes
+ * only. [serialized per group; never blocks; never allocates] */
+struct convoy_stats_wait {
+    enum convoy_wait_kind kind;
+    uint32_t yields;
+    uint32_t sleeps;
+    uint32_t wakes;
+    uint64_t wait_ns;
+    uint64_t bytes_received;
+};
+void convoy_stats_waited(struct convoy_group_stats *stats, uint32_t operation, const struct convoy_stats_wait *wait);
+
 /* [any thread; never blocks] */
 void convoy_stats_event(struct convoy_group_stats *stats, enum convoy_stats_event event);
 
