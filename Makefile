@@ -261,9 +261,10 @@ GATE_STEPS := lint
 .PHONY: test check
 test: deps-test ## everything at small scale, under 15 minutes; ends with "N passed, N failed, N skipped"
 	@MAKE='$(MAKE)' WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS) $(LAST_STEP)
-
 check: deps-test ## all that a merge needs: warnings are errors, everything of `make test`, lint
 	@MAKE='$(MAKE)' WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
+	@WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS)
+	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS)
 
 .PHONY: test-cli
 test-cli: all ## the command and the replay, as a user runs them
@@ -317,12 +318,18 @@ test-one: $(filter %/test_$(T),$(UNIT_BINARIES) $(HOST_BINARIES)) ## one test pr
 	@[ -n "$^" ] || { echo "T=$(T) is no test program"; exit 2; }
 	$^
 
-SCALE ?= 500
+# Times the small scale of `make test`; 50 is the 100,000 random steps of eight ranks, and a million counted rounds.
+SCALE ?= 50
 
-.PHONY: soak
-soak: deps-test ## the full scale of every test that has one (SCALE=500: a million rounds); takes an hour or more
-	$(MAKE) DEPS=no all $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES)
-	CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/run.sh $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES)
+.PHONY: soak soak-counts soak-others
+soak: deps-test ## every test that has a scale, at the full one (SCALE=50)
+	@CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/suite.sh all soak-counts=7200 soak-others=21600 debug/test-fault=21600
+
+soak-counts: $(TEST_BIN)/integration/test_counts
+	CONVOY_SCALE=$$((CONVOY_SCALE * 10)) tests/run.sh $^
+
+soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts,$(INTEGRATION_BINARIES))
+	tests/run.sh $^
 
 .PHONY: coverage coverage-run
 coverage: ## lines of src and plugin that the tests take, by folder and file (gcov)

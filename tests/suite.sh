@@ -6,8 +6,7 @@
 # What a step printed is in build/suite/STEP.log, every test that ran in build/tests.log. Exit status 1: something failed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-make=${MAKE:-make}
-unset MAKEFLAGS MFLAGS MAKELEVEL
+unset MAKEFLAGS MFLAGS MAKELEVEL # what make hands to its commands is not meant for the steps
 cores=$(nproc)
 logs=build/suite
 rm -rf "$logs" build/tests.log
@@ -29,7 +28,7 @@ count_step() {
 
 # The end of a log, without what went well.
 show_tail() {
-    grep -vE '^(gcc|clang|cc|ar|mv|aarch64-linux-gnu-gcc) |\[ RUN   |\[       OK|  +0 failed +[0-9]+ skipped|\[  FAILED  \]|^ *$' "$1" |
+    grep -vE '^(gcc|clang|cc|ar|mv|aarch64-linux-gnu-gcc) |\[ RUN   |\[       OK|  +0 failed +[0-9]+ skipped|SKIPPED|\[  FAILED  \]|^ *$' "$1" |
         cut -c1-300 | tail -n 30 | sed 's/^ */    | /'
 }
 
@@ -39,7 +38,7 @@ run_step() {
     [[ $step == */* ]] && variant=${step%%/*}
     log=$logs/${step//\//-}.log
     printf '%-28s' "$step"
-    timeout --kill-after=10 "$limit" "$make" --no-print-directory -k -j"$cores" DEPS=no WERROR="${WERROR:-0}" \
+    timeout --kill-after=10 "$limit" make --no-print-directory -k -j"$cores" DEPS=no WERROR="${WERROR:-0}" \
         VARIANT="$variant" "${step##*/}" >"$log" 2>&1 </dev/null
     code=$?
     count_step "$log" "$code"
