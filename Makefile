@@ -253,7 +253,9 @@ ABI_BINARIES := $(call binaries,abi,$(ABI_TESTS))
 HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIES) $(ABI_BINARIES)
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
-TEST_STEPS := aarch64/aarch64-objects abi-check all asan/test-fuzz-replay asan/test-sanitized clang/all debug/test-fault headers test-abi test-cli test-conformance test-integration test-mutations=600 test-unit tsan/test-sanitized
+TEST_STEPS := all test-unit test-integration test-cli test-abi abi-check headers test-conformance debug/test-fault \
+              test-mutations=600 asan/test-fuzz-replay asan/test-sanitized tsan/test-sanitized clang/all \
+              aarch64/aarch64-objects
 # Looks at the log of all others, so it comes last.
 LAST_STEP := reports
 GATE_STEPS := lint
@@ -324,12 +326,15 @@ SCALE ?= 50
 .PHONY: soak soak-counts soak-others
 soak: deps-test ## every test that has a scale, at the full one (SCALE=50)
 	@CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/suite.sh all soak-counts=7200 soak-others=21600 debug/test-fault=21600
-
 soak-counts: $(TEST_BIN)/integration/test_counts
 	CONVOY_SCALE=$$((CONVOY_SCALE * 10)) tests/run.sh $^
-
 soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts,$(INTEGRATION_BINARIES))
 	tests/run.sh $^
+.PHONY: soak
+soak: deps-test ## the full scale of every test that has one (SCALE=500: a million rounds); takes an hour or more
+	$(MAKE) DEPS=no all $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES)
+	CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/run.sh $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES)
+	CONVOY_SCALE=100 TEST_LIMIT_S=7200 $(MAKE) VARIANT=debug DEPS=no test-fault
 
 .PHONY: coverage coverage-run
 coverage: ## lines of src and plugin that the tests take, by folder and file (gcov)

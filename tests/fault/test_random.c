@@ -261,6 +261,7 @@ static void given_up_rank(const struct rank *rank, void *argument)
     if (rank->index != 2) {
         EXPECT_OK(party_start(party, &operation), &party->member->error);
     }
+    rank_barrier(rank);
     if (rank->index == 0) {
         EXPECT_STATUS(party_abandon(party, operation), CONVOY_BROKEN, &party->member->error);
     } else if (rank->index == 1) {
