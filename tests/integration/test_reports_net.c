@@ -164,7 +164,7 @@ static void test_reports_net_host_name_that_leads_to_loopback_is_not_used(void *
 
 /* -- packets lost in one direction -------------------------------------------------------------------------------- */
 
-#define ONE_WAY_RANKS 8u
+#define ONE_WAY_RANKS 16u
 
 enum one_way_mark { MARK_OPEN = 1, MARK_CUT, MARK_LATE };
 

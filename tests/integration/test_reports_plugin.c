@@ -215,6 +215,11 @@ static void no_transport_run(const struct rank *rank, void *crowd)
     environment_run(rank, crowd, &(const struct odd_environment){"UCX_TLS", "rc_x"});
 }
 
+static void empty_list_run(const struct rank *rank, void *crowd)
+{
+    environment_run(rank, crowd, &(const struct odd_environment){"UCX_TLS", ""});
+}
+
 static void no_device_run(const struct rank *rank, void *crowd)
 {
     environment_run(rank, crowd, &(const struct odd_environment){"UCX_NET_DEVICES", "nosuch0"});
@@ -226,6 +231,7 @@ static void test_reports_plugin_environment_naming_nothing_here_is_a_clear_error
 {
     (void)state;
     crowd_run(2, no_transport_run, 0);
+    crowd_run(2, empty_list_run, 0);
     crowd_run(2, no_device_run, 0);
 }
 
