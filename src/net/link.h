@@ -84,7 +84,7 @@ enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, ui
 json_t *convoy_link_describe(const struct convoy_link *link);
 
 /* Ends pending sends until the deadline, at most two seconds of it for what was sent last to leave the process, then
- * closes endpoints by force (over TCP safe at any time: link_queue.c) and destroys the workers. Returns at most a second
+ * closes endpoints by force (over TCP safe at any time: link_queue.c), destroys the workers. Returns at most a second
  * after the deadline, whatever the peers do. A worker that UCX still uses then is kept, and a warning says so.
  * NULL is a no-op. */
 void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns);
