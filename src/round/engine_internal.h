@@ -109,6 +109,7 @@ struct convoy_engine {
     _Atomic uint64_t finished_ns;        /* [any] coarse, of the last finished round */
     uint64_t operation_count;
     struct convoy_contribution contribution;
+    struct convoy_round_header printed; /* what fingerprint is of */
     uint64_t fingerprint;
     uint64_t reference; /* what the others' are compared with: own, or of the first row when own is an error row */
     uint32_t scan; /* local positions below it have arrived */
