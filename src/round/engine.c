@@ -232,5 +232,6 @@ void convoy_engine_info(struct convoy_engine *engine, struct convoy_group_info *
     info_out->epoch = convoy_engine_epoch(engine);
     info_out->round = round != 0 && (is_open || is_broken) ? round - 1 : round;
     info_out->segment_bytes = engine->segment.is_shared ? engine->segment.geometry.total_bytes : 0;
-    info_out->operation = is_open || convoy_engine_is_unread(engine) ? atomic_load_explicit(&engine->operation, memory_order_relaxed) : 0;
+    bool has_operation = is_open || convoy_engine_is_unread(engine);
+    info_out->operation = has_operation ? atomic_load_explicit(&engine->operation, memory_order_relaxed) : 0;
 }

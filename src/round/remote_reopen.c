@@ -151,7 +151,8 @@ static void reopen_store_result(struct convoy_remote *remote, uint64_t round, co
 {
     struct convoy_engine *engine = remote->engine;
     struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, round);
-    if (CONVOY_MUTATED(result_not_handed_over) || reopen_complete_round(engine) >= round || length == 0 || length > remote->blob_bytes) {
+    bool is_known = reopen_complete_round(engine) >= round;
+    if (CONVOY_MUTATED(result_not_handed_over) || is_known || length == 0 || length > remote->blob_bytes) {
         return;
     }
     convoy_remote_write_blob(blob, bytes, length);

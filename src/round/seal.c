@@ -118,7 +118,8 @@ static void seal_check_local(struct convoy_engine *engine)
         return;
     }
     for (nfds_t i = 0; i < count; i++) {
-        if ((engine->pollfds[i].revents & POLLIN) != 0 && !CONVOY_MUTATED(dead_not_noticed)) { /* a pidfd is readable once its process has ended */
+        bool has_ended = (engine->pollfds[i].revents & POLLIN) != 0; /* what a pidfd says once its process has ended */
+        if (has_ended && !CONVOY_MUTATED(dead_not_noticed)) {
             convoy_engine_note_loss(engine, engine->local_members[engine->poll_members[i]], false,
                                     CONVOY_NOTICED_PROCESS);
             seal_gone(engine, engine->poll_members[i]);
