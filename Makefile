@@ -330,11 +330,6 @@ soak-counts: $(TEST_BIN)/integration/test_counts
 	CONVOY_SCALE=$$((CONVOY_SCALE * 10)) tests/run.sh $^
 soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts,$(INTEGRATION_BINARIES))
 	tests/run.sh $^
-.PHONY: soak
-soak: deps-test ## the full scale of every test that has one (SCALE=500: a million rounds); takes an hour or more
-	$(MAKE) DEPS=no all $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES)
-	CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/run.sh $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES)
-	CONVOY_SCALE=100 TEST_LIMIT_S=7200 $(MAKE) VARIANT=debug DEPS=no test-fault
 
 .PHONY: coverage coverage-run
 coverage: ## lines of src and plugin that the tests take, by folder and file (gcov)

@@ -32,6 +32,7 @@ int32_t convoy_engine_degrade(struct convoy_engine *engine, int32_t status, uint
         return CONVOY_IN_PROGRESS; /* agreement is under way; the next test looks again */
     }
     if (reopened != CONVOY_OK) {
+        convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "no going on degraded: %.200s", error.text);
         return status;
     }
     convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "group %.*s goes on without %u members in epoch %llu",
