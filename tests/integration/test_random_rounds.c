@@ -265,7 +265,8 @@ static void walk_run(const struct rank *rank, const struct crowd *crowd, bool is
         walk->memory[group].era = UINT64_MAX;
         walk->members[group] = open_group(walk, group, crowd, is_two_hosts);
     }
-    const uint32_t steps = test_scaled(is_two_hosts ? STEPS / 4 : STEPS, STEPS_FULL);
+    const bool is_small = is_two_hosts && test_scale() == 1;
+    const uint32_t steps = is_small ? STEPS / 4 : test_scaled(STEPS, STEPS_FULL);
     for (walk->step = 1; walk->step <= steps; walk->step++) {
         step(walk);
     }
