@@ -215,6 +215,28 @@ static void reopen_take_proposal(struct convoy_remote *remote, uint32_t member, 
     convoy_remote_send(remote, member, CONVOY_MESSAGE_ACCEPT, body->decision.generation, NULL, 0);
 }
 
+/* To a host that missed a switch: the decision that is in force, which it may never have been asked about since its
+ * leader was just being replaced, and that it holds. */
+static void reopen_tell_current(struct convoy_remote *remote, uint32_t member)
+{
+    struct convoy_engine *engine = remote->engine;
+    uint64_t word = reopen_generation_word(engine);
+    uint32_t local = (uint32_t)(word >> 12) % engine->local_count;
+    struct reopen_body body = {.generation = reopen_generation(engine)};
+    const struct convoy_proposal *proposal =
+        &convoy_segment_slot(&engine->segment, local)->proposals[body.generation & 1];
+    body.decision.generation = body.generation;
+    body.decision.next_round = atomic_load_explicit(&proposal->next_round, memory_order_relaxed);
+    for (uint32_t i = 0; i < CONVOY_LOST_WORDS; i++) {
+        body.decision.lost[i] = atomic_load_explicit(&proposal->lost[i], memory_order_relaxed);
+    }
+    body.complete_round = reopen_complete_round(engine);
+    size_t more = reopen_append_result(remote, body.complete_round, &body);
+    memcpy(remote->scratch, &body, sizeof body);
+    convoy_remote_send(remote, member, CONVOY_MESSAGE_PROPOSE, body.generation, remote->scratch, sizeof body + more);
+    convoy_remote_send(remote, member, CONVOY_MESSAGE_COMMIT, body.generation, NULL, 0);
+}
+
 void convoy_remote_reopen_message(struct convoy_remote *remote, const struct convoy_message *message,
                                   const uint8_t *data)
 {
@@ -235,7 +257,7 @@ void convoy_remote_reopen_message(struct convoy_remote *remote, const struct con
     if (message->kind == CONVOY_MESSAGE_WANT) {
         bool is_old = message->word < reopen_generation(remote->engine); /* it missed a switch: tell it again */
         if (is_old) {
-            convoy_remote_send(remote, message->member, CONVOY_MESSAGE_COMMIT, reopen_generation(remote->engine), NULL, 0);
+            reopen_tell_current(remote, message->member);
         } else {
             remote->reopen.is_wanted = true;
             remote->reopen.wanted_from = (uint32_t)message->word;
