@@ -6,6 +6,8 @@
  */
 #include "tests/fault/party.h"
 
+#include "core/clock.h"
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -146,13 +148,14 @@ static uint32_t random_survivors(const struct party_shared *shared, uint32_t cou
     return survivors;
 }
 
-/* Stops and continues whoever asks, until all have ended. */
+/* Stops and continues whoever asks, until all have ended or should have. */
 static void random_serve_stops(struct ranks *ranks, uint32_t count)
 {
     struct party_shared *shared = ranks_shared(ranks);
     uint32_t served[PARTY_MAX] = {0};
+    uint64_t until = convoy_now_ns() + (uint64_t)party_timeout_ms() * party_scaled(1) * CONVOY_NS_PER_MS;
     bool is_over = false;
-    while (!is_over) {
+    while (!is_over && convoy_now_ns() < until) {
         is_over = true;
         for (uint32_t i = 0; i < count; i++) {
             uint32_t asked = __atomic_load_n(&shared->words[i], __ATOMIC_SEQ_CST);
