@@ -160,7 +160,8 @@ static void random_serve_stops(struct ranks *ranks, uint32_t count)
         for (uint32_t i = 0; i < count; i++) {
             uint32_t asked = __atomic_load_n(&shared->words[i], __ATOMIC_SEQ_CST);
             bool has_ended = !party_is_running(ranks, i);
-            if (asked != served[i] && !has_ended) {
+            bool is_leaving = __atomic_load_n(&shared->logs[i].is_done, __ATOMIC_SEQ_CST) != 0;
+            if (asked != served[i] && !has_ended && !is_leaving) { /* a sanitizer's check at exit hangs when stopped */
                 served[i] = asked;
                 (void)kill(ranks_pid(ranks, i), SIGSTOP);
                 (void)kill(ranks_pid(ranks, i), SIGCONT);
