@@ -262,11 +262,10 @@ GATE_STEPS := lint
 
 .PHONY: test check
 test: deps-test ## everything at small scale, under 15 minutes; ends with "N passed, N failed, N skipped"
-	@MAKE='$(MAKE)' WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS) $(LAST_STEP)
+	@WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS) $(LAST_STEP)
+
 check: deps-test ## all that a merge needs: warnings are errors, everything of `make test`, lint
-	@MAKE='$(MAKE)' WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
-	@WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS)
-	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS)
+	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
 test-cli: all ## the command and the replay, as a user runs them
