@@ -209,7 +209,8 @@ static void *remote_main(void *argument)
         last = activity;
         if (is_away && pthread_mutex_trylock(&remote->lock) == 0) {
             remote_glance(remote);
-            must_glance = convoy_engine_is_open(remote->engine) || remote->reopen.is_wanted;
+            must_glance = convoy_engine_is_open(remote->engine) || remote->reopen.is_wanted ||
+                          convoy_link_pending(remote->link) != 0;
             is_armed = convoy_link_arm(remote->link);
             (void)pthread_mutex_unlock(&remote->lock);
             if (!is_armed) {

@@ -6,6 +6,8 @@
  */
 #include "round/remote_internal.h"
 
+#define ROUND_SENDING_NS (200 * CONVOY_NS_PER_MS) /* twenty glances of the progress thread */
+
 static uint64_t round_of(const struct convoy_engine *engine)
 {
     return atomic_load_explicit(&engine->round, memory_order_relaxed);
@@ -352,6 +354,17 @@ static int32_t round_moved_on(struct convoy_engine *engine)
                                           : round_end_failed(engine, CONVOY_BROKEN, UINT32_MAX, "");
 }
 
+/* A round ends here only when its messages have left, or when there was time enough for the progress thread to take the
+ * worker over: a member that stops right after its round must not keep the others from theirs. */
+static bool round_still_sends(const struct convoy_engine *engine)
+{
+    if (convoy_link_pending(engine->remote->link) == 0) {
+        return false;
+    }
+    uint64_t published = atomic_load_explicit(&engine->published_ns, memory_order_relaxed);
+    return convoy_deadline_left(convoy_now_ns(), published + ROUND_SENDING_NS) != 0;
+}
+
 /* A result slot that is sealed, or a generation that has moved on, ends the round here. */
 static int32_t round_look(struct convoy_engine *engine)
 {
@@ -359,7 +372,7 @@ static int32_t round_look(struct convoy_engine *engine)
     uint64_t word = atomic_load_explicit(&blob->word, memory_order_acquire);
     switch (convoy_cell_view_of(word, engine->generation, round_of(engine))) {
     case CONVOY_CELL_PUBLISHED:
-        return convoy_remote_consume(engine);
+        return round_still_sends(engine) ? CONVOY_IN_PROGRESS : convoy_remote_consume(engine);
     case CONVOY_CELL_SEALED: {
         uint32_t sealer = convoy_word_sealer(word);
         uint32_t member = sealer < engine->local_count ? engine->local_members[sealer] : UINT32_MAX;
