@@ -8,6 +8,7 @@
 #include "sized.h"
 
 #include <errno.h>
+#include <time.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -110,6 +111,13 @@ undo_allocate:
 static int32_t context_shut_groups(struct convoy_context *context, uint64_t timeout_ns, struct convoy_error *error)
 {
     uint64_t deadline = convoy_deadline_after(convoy_now_ns(), timeout_ns);
+    const struct timespec pause = {.tv_nsec = 200000};
+    while (atomic_load(&context->opening) != 0) { /* a blocking open is on another thread, or further up this one */
+        if (convoy_now_ns() >= deadline) {
+            return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "a group is still opening; close the context again");
+        }
+        (void)nanosleep(&pause, NULL);
+    }
     (void)pthread_mutex_lock(&context->lock);
     struct convoy_group *groups = context->groups;
     (void)pthread_mutex_unlock(&context->lock);

@@ -19,7 +19,8 @@ static void describe_refresh(struct convoy_group *group)
         atomic_store(&events[CONVOY_EVENT_MEMBER_LOST], atomic_load(&counters->members_lost));
         atomic_store(&events[CONVOY_EVENT_SUCCESSION], atomic_load(&counters->successions));
         atomic_store(&events[CONVOY_EVENT_STALE_EPOCH], atomic_load(&counters->stale));
-        atomic_store(&events[CONVOY_EVENT_STRANGER], atomic_load(&counters->strange));
+        uint64_t strangers = atomic_load(&group->context->runtime->stranger_count); /* of all its listeners */
+        atomic_store(&events[CONVOY_EVENT_STRANGER], atomic_load(&counters->strange) + strangers);
     }
     (void)pthread_mutex_unlock(&group->lock);
 }
@@ -137,6 +138,15 @@ static json_t *describe_dump(struct convoy_group *group)
                      phases[atomic_load(&group->phase)]);
 }
 
+/* The log of a closed group is gone: tombstones stay until their context is closed, and it is most of their memory. */
+static json_t *describe_call_log(struct convoy_group *group)
+{
+    (void)pthread_mutex_lock(&group->lock);
+    json_t *calls = group->record.log != NULL ? convoy_call_log_json(group->record.log) : json_array();
+    (void)pthread_mutex_unlock(&group->lock);
+    return calls;
+}
+
 int32_t convoy_group_describe(convoy_group *group, uint32_t topic, struct convoy_text_buffer *text_out,
                               struct convoy_error *error)
 {
@@ -154,7 +164,7 @@ int32_t convoy_group_describe(convoy_group *group, uint32_t topic, struct convoy
     case CONVOY_TOPIC_PROMETHEUS:
         return describe_prometheus(&source, 1, text_out, error);
     case CONVOY_TOPIC_CALL_LOG:
-        return convoy_text_write_json(text_out, convoy_call_log_json(group->record.log), error);
+        return convoy_text_write_json(text_out, describe_call_log(group), error);
     default:
         return describe_unknown(topic, error);
     }

@@ -50,6 +50,7 @@ static void close_destroy(struct convoy_group *group, uint64_t deadline_ns)
     (void)pthread_mutex_lock(&group->lock);
     struct convoy_engine *engine = group->engine;
     group->engine = NULL; /* calls from any thread see the tombstone from now on */
+    convoy_record_shrink(&group->record);
     (void)pthread_mutex_unlock(&group->lock);
     convoy_sync_close(group->sync);
     group->sync = NULL;

@@ -246,8 +246,28 @@ static void group_link(struct convoy_context *context, struct convoy_group *grou
     (void)pthread_mutex_unlock(&context->lock);
 }
 
-int32_t convoy_group_open(convoy_context *context, const struct convoy_group_options *options,
-                          convoy_group **group_out, struct convoy_error *error)
+/* Lets an open into the context, or not when that is closing: the count first, so that a close sees one or the other. */
+static int32_t group_open_enter(struct convoy_context *context, struct convoy_error *error)
+{
+    if (context == NULL || convoy_handle_is_forked(context->alive)) {
+        return convoy_context_check(context, error);
+    }
+    (void)atomic_fetch_add(&context->opening, 1);
+    int32_t status = convoy_context_check(context, error);
+    if (status != CONVOY_OK) {
+        (void)atomic_fetch_sub(&context->opening, 1);
+    }
+    return status;
+}
+
+static int32_t group_open_leave(struct convoy_context *context, int32_t status)
+{
+    (void)atomic_fetch_sub(&context->opening, 1);
+    return status;
+}
+
+static int32_t group_open_blocking(struct convoy_context *context, const struct convoy_group_options *options,
+                                   struct convoy_group **group_out, struct convoy_error *error)
 {
     struct convoy_group *group = NULL;
     int32_t status = group_create(context, options, group_out != NULL ? &group : NULL, error);
@@ -266,8 +286,8 @@ int32_t convoy_group_open(convoy_context *context, const struct convoy_group_opt
     return CONVOY_OK;
 }
 
-int32_t convoy_group_open_start(convoy_context *context, const struct convoy_group_options *options,
-                                convoy_group **group_out, struct convoy_error *error)
+static int32_t group_open_split(struct convoy_context *context, const struct convoy_group_options *options,
+                                struct convoy_group **group_out, struct convoy_error *error)
 {
     struct convoy_group *group = NULL;
     int32_t status = group_create(context, options, group_out != NULL ? &group : NULL, error);
@@ -288,6 +308,22 @@ int32_t convoy_group_open_start(convoy_context *context, const struct convoy_gro
     group_link(context, group);
     *group_out = group;
     return CONVOY_OK;
+}
+
+int32_t convoy_group_open(convoy_context *context, const struct convoy_group_options *options,
+                          convoy_group **group_out, struct convoy_error *error)
+{
+    int32_t status = group_open_enter(context, error);
+    return status != CONVOY_OK ? status
+                               : group_open_leave(context, group_open_blocking(context, options, group_out, error));
+}
+
+int32_t convoy_group_open_start(convoy_context *context, const struct convoy_group_options *options,
+                                convoy_group **group_out, struct convoy_error *error)
+{
+    int32_t status = group_open_enter(context, error);
+    return status != CONVOY_OK ? status
+                               : group_open_leave(context, group_open_split(context, options, group_out, error));
 }
 
 /* The result of a finished open, and the end of its thread. Called with the lock held. */

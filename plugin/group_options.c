@@ -11,11 +11,45 @@
 #define OPTIONS_LOG_DEFAULT 64u
 #define OPTIONS_LOG_MAX 65536u
 
+/* Names go into reports, JSON and Prometheus text: whole UTF-8 characters, none of them a control. */
+static bool options_is_text(const char *text, size_t length)
+{
+    const uint8_t *bytes = (const uint8_t *)text;
+    for (size_t i = 0; i < length;) {
+        uint8_t lead = bytes[i];
+        size_t more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : 3;
+        bool is_lead = lead < 0x80 ? lead >= 0x20 && lead != 0x7f : lead >= 0xc2 && lead < 0xf5;
+        if (!is_lead || more > length - i - 1) {
+            return false;
+        }
+        for (size_t j = 1; j <= more; j++) {
+            if ((bytes[i + j] & 0xc0) != 0x80) {
+                return false;
+            }
+        }
+        bool is_overlong = (lead == 0xe0 && bytes[i + 1] < 0xa0) || (lead == 0xf0 && bytes[i + 1] < 0x90);
+        bool is_outside = (lead == 0xed && bytes[i + 1] >= 0xa0) || (lead == 0xf4 && bytes[i + 1] >= 0x90);
+        if (more != 0 && (is_overlong || is_outside)) {
+            return false;
+        }
+        i += more + 1;
+    }
+    return true;
+}
+
 static int32_t options_check_names(const struct convoy_group_options *options, struct convoy_error *error)
 {
-    if (options->name == NULL || options->name_length == 0 || options->name_length > 127) {
+    if (options->name == NULL) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "options.name is NULL, allowed are 1..127 bytes");
+    }
+    if (options->name_length != 0 && options->name_length <= 127 &&
+        !options_is_text(options->name, options->name_length)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "options.name: allowed is UTF-8 without control characters");
+    }
+    if (options->name_length == 0 || options->name_length > 127) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "options.name_length: %zu is not in 1..127",
-                                options->name == NULL ? 0 : options->name_length);
+                                options->name_length);
     }
     return CONVOY_OK;
 }
@@ -35,9 +69,13 @@ static int32_t options_check_numbers(const struct convoy_group_options *options,
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "group %.*s: call_log_entries %u is not in 0..%u",
                                 name_length, options->name, options->call_log_entries, OPTIONS_LOG_MAX);
     }
-    if (options->member_ids == NULL || options->member_count == 0 || options->member_count > 1024) {
+    if (options->member_ids == NULL) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "group %.*s: member_ids is NULL", name_length,
+                                options->name);
+    }
+    if (options->member_count == 0 || options->member_count > 1024) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "group %.*s: member_count %zu is not in 1..1024",
-                                name_length, options->name, options->member_ids == NULL ? 0 : options->member_count);
+                                name_length, options->name, options->member_count);
     }
     if (options->own_index >= options->member_count || options->listener_index >= options->member_count) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,

@@ -22,6 +22,7 @@ struct convoy_context {
     pthread_mutex_t lock; /* protects groups */
     struct convoy_group *groups;
     _Atomic uint32_t is_closing;
+    _Atomic uint32_t opening; /* calls that are opening a group right now, and need the context until they end */
 };
 
 /* Phases of a group as a handle; what happens between open and close is the engine's state. */

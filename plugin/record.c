@@ -18,6 +18,13 @@ int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, s
     return CONVOY_OK;
 }
 
+void convoy_record_shrink(struct convoy_record *record)
+{
+    convoy_call_log_destroy(record->log);
+    record->log = NULL;
+    record->engine = NULL;
+}
+
 void convoy_record_close(struct convoy_record *record)
 {
     convoy_call_log_destroy(record->log);

@@ -56,6 +56,9 @@ struct convoy_record {
 int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, struct convoy_error *error);
 void convoy_record_close(struct convoy_record *record);
 
+/* The group is closed: keeps the counters, gives up the call log. Under the group's lock. */
+void convoy_record_shrink(struct convoy_record *record);
+
 /* A call starts: reads the clock on every 16th. */
 static inline void convoy_record_start(struct convoy_record *record)
 {

@@ -192,6 +192,7 @@ struct convoy_core_table {
     int32_t (*group_cancel)(convoy_group *group, const char *reason, size_t reason_length, struct convoy_error *error);
 
     /* Agrees with the survivors on epoch + 1 and on the set of lost members; see the state table. Needs no listener.
+     * LIMIT: after 4,095 reopens of one group; close it and open it afresh.
      * UNREACHABLE: links are gone without a proven death and this side is not more than half of the old members.
      * [serialized per group; blocks up to timeout_ns; ready, broken; since 1.0] */
     int32_t (*group_reopen)(convoy_group *group, uint64_t timeout_ns, struct convoy_reopen_result *result_out,

@@ -88,7 +88,8 @@ struct convoy_poll_list {
 };
 
 /* convoy_poll_call.flags, convoy_sync_call.flags */
-#define CONVOY_CALL_POST_ERROR 1u /* hint: when the arguments are refused, tell the peers by an error row at once */
+#define CONVOY_CALL_POST_ERROR 1u /* hint: when the arguments are refused, tell the peers by an error row at once. The
+                                     row's round is finished by the next call; until the peers came, start is BUSY */
 #define CONVOY_CALL_ERROR_ROW 2u  /* critical: contribute "no row, reason r"; everything but tag and votes is ignored */
 
 /* IN: what one member brings to one round. Captured when the call starts. */

@@ -31,6 +31,12 @@ static int32_t gather_call(struct convoy_bootstrap *bootstrap, const void *data,
                            struct convoy_error *error)
 {
     struct gather *gather = bootstrap->state;
+    if (data_bytes > bytes) { /* the lengths that came back do not have this member's own among them */
+        return convoy_error_set(error, CONVOY_SYSTEM,
+                                "the host's all-gather lost what this member brought: %zu bytes, the largest that came "
+                                "back is %zu",
+                                data_bytes, bytes);
+    }
     convoy_memory_free(gather->mine);
     convoy_memory_free(gather->table);
     gather->mine = convoy_memory_zalloc(bytes);

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define CHECK_STRIDE_MAX (UINT32_C(1) << 30)
+
 #define NAME_BYTES_MAX 31
 #define CRITICAL_KNOWN CONVOY_CALL_ERROR_ROW
 #define LIST_FLAGS_KNOWN (CONVOY_POLL_KEYED | CONVOY_POLL_ABSENT_SKIP)
@@ -56,14 +58,16 @@ static int32_t check_numbers(const struct subject *subject)
     if (width != 0 && width != 1 && width != 4 && width != 8) {
         return refuse_number(subject, "state_bytes", width, "0, 1, 4, 8");
     }
-    if (list->state_stride != 0 && list->state_stride < (width != 0 ? width : 1)) {
-        return refuse_number(subject, "state_stride", list->state_stride, "0, or at least state_bytes");
+    if (list->state_stride != 0 &&
+        (list->state_stride < (width != 0 ? width : 1) || list->state_stride > CHECK_STRIDE_MAX)) {
+        return refuse_number(subject, "state_stride", list->state_stride, "0, or state_bytes to 1073741824");
     }
     if (list->gate > CONVOY_GATE_HOST) {
         return refuse_number(subject, "gate", list->gate, "0 to 2");
     }
-    if (list->stamp_stride != 0 && list->stamp_stride < sizeof(struct convoy_poll_stamp)) {
-        return refuse_number(subject, "stamp_stride", list->stamp_stride, "0, or at least 16");
+    if (list->stamp_stride != 0 &&
+        (list->stamp_stride < sizeof(struct convoy_poll_stamp) || list->stamp_stride > CHECK_STRIDE_MAX)) {
+        return refuse_number(subject, "stamp_stride", list->stamp_stride, "0, or 16 to 1073741824");
     }
     return list->reserved != 0 ? refuse_number(subject, "reserved", list->reserved, "0") : CONVOY_OK;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define REMOTE_GLANCE_MS 10
+#define REMOTE_DESCRIPTORS 24u /* what one UCX context and worker take, with a margin */
 #define REMOTE_BUSY_TURNS 4 /* empty looks at the worker before this member yields its processor */
 #define REMOTE_LOOKS_MAX 16 /* a look at the worker is a system call: about as many as a message takes to come back */
 #define REMOTE_ALONE_NS 1500   /* a yield that nobody takes is back by then */
@@ -143,6 +144,24 @@ static int32_t remote_reach(const struct convoy_remote *remote, struct convoy_er
     return CONVOY_OK;
 }
 
+/* UCX ends the process when it cannot open what it needs, so that is looked at before it is asked. */
+static int32_t remote_check_descriptors(struct convoy_error *error)
+{
+    int fds[REMOTE_DESCRIPTORS];
+    uint32_t count = 0;
+    while (count < REMOTE_DESCRIPTORS && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0) {
+        count++;
+    }
+    int reason = errno;
+    for (uint32_t i = 0; i < count; i++) {
+        (void)close(fds[i]);
+    }
+    return count == REMOTE_DESCRIPTORS
+               ? CONVOY_OK
+               : convoy_error_set_errno(error, CONVOY_SYSTEM, reason, "links to other hosts need %u descriptors, %u are left",
+                                        REMOTE_DESCRIPTORS, count);
+}
+
 int32_t convoy_remote_open(struct convoy_engine *engine, struct convoy_bootstrap *bootstrap,
                            size_t partial_bytes_max, struct convoy_error *error)
 {
@@ -157,6 +176,9 @@ int32_t convoy_remote_open(struct convoy_engine *engine, struct convoy_bootstrap
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for links to other hosts");
     }
     int32_t status = remote_allocate(remote, error);
+    if (status == CONVOY_OK) {
+        status = remote_check_descriptors(error);
+    }
     if (status == CONVOY_OK) {
         const struct convoy_link_options options = {
             .runtime = engine->runtime,

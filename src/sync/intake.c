@@ -6,14 +6,15 @@
 
 #include <string.h>
 
+#define INTAKE_STRIDE_MAX (UINT32_C(1) << 30)
 #define INTAKE_POLICIES (CONVOY_SYNC_ERRORS_AS_PRESENCE | CONVOY_SYNC_WORLD | CONVOY_SYNC_EXCHANGE)
 
 static int32_t intake_check_row(const struct convoy_grid *grid, const struct convoy_sync_call *call,
                                 struct convoy_error *error)
 {
-    if (call->row_stride != 0 && call->row_stride < sizeof(int64_t)) {
+    if (call->row_stride != 0 && (call->row_stride < sizeof(int64_t) || call->row_stride > INTAKE_STRIDE_MAX)) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
-                                "call.row_stride is %zu, allowed are 0 and at least 8 bytes", call->row_stride);
+                                "call.row_stride is %zu, allowed are 0 and 8 to 1073741824 bytes", call->row_stride);
     }
     if (call->active == NULL && call->active_count != 0) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "call.active is NULL for active_count %zu",

@@ -92,7 +92,7 @@ static const struct refusal refusals[] = {
     {{.policy = 8}, "call.policy is 0x8, allowed are 0x7"},
     {{.policy = 8, .critical_flags = CONVOY_CALL_ERROR_ROW}, "call.policy is 0x8, allowed are 0x7"},
     {{.reserved = 9}, "call.reserved is 9, allowed is 0"},
-    {{.row_stride = 7}, "call.row_stride is 7, allowed are 0 and at least 8 bytes"},
+    {{.row_stride = 7}, "call.row_stride is 7, allowed are 0 and 8 to 1073741824 bytes"},
     {{.active_count = 2}, "call.active is NULL for active_count 2"},
     {{.policy = CONVOY_SYNC_WORLD, .slot = 3}, "call.slot is 3, allowed are 0 to 2 and 0xffffffff"},
 };
