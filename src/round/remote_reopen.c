@@ -137,9 +137,27 @@ static void reopen_fill_state(struct convoy_remote *remote, struct reopen_body *
     reopen_add_lost(remote, body->lost);
 }
 
+/* From now on this host's last complete round stays what it says it is: the next one can no longer complete here, though
+ * everything for it may be on its way. */
+static void reopen_freeze(struct convoy_remote *remote)
+{
+    struct convoy_engine *engine = remote->engine;
+    uint32_t generation = reopen_generation(engine);
+    uint64_t round = reopen_complete_round(engine) + 1;
+    struct convoy_segment_blob *blob = convoy_segment_result(&engine->segment, round);
+    uint64_t frozen = convoy_word_sealed(generation, round, CONVOY_SEAL_LOST, engine->local_index);
+    uint64_t word = atomic_load(&blob->word);
+    while (convoy_cell_view_of(word, generation, round) == CONVOY_CELL_PENDING) {
+        if (atomic_compare_exchange_strong(&blob->word, &word, frozen)) {
+            return;
+        }
+    }
+}
+
 static void reopen_send_state(struct convoy_remote *remote, uint32_t member)
 {
     struct reopen_body body;
+    reopen_freeze(remote);
     reopen_fill_state(remote, &body);
     size_t more = reopen_append_result(remote, body.complete_round, &body);
     memcpy(remote->scratch, &body, sizeof body);
@@ -310,6 +328,7 @@ static void reopen_begin_query(struct convoy_remote *remote)
     struct convoy_remote_reopen *reopen = &remote->reopen;
     struct convoy_engine *engine = remote->engine;
     struct reopen_body own;
+    reopen_freeze(remote);
     reopen_fill_state(remote, &own);
     memset(reopen->answered, 0, sizeof reopen->answered);
     reopen->phase = CONVOY_REOPEN_QUERY;

@@ -26,13 +26,24 @@ void convoy_remote_write_blob(struct convoy_segment_blob *blob, const uint8_t *b
     (void)atomic_fetch_add(&blob->writes, 1);
 }
 
+/* A result slot that was frozen because this host has answered for its last complete round (remote_reopen.c): the round
+ * can still fail here, but not complete any more. */
+static bool round_is_frozen(const struct convoy_engine *engine, uint64_t word)
+{
+    return convoy_cell_view_of(word, engine->generation, round_of(engine)) == CONVOY_CELL_SEALED &&
+           convoy_word_reason(word) == CONVOY_SEAL_LOST;
+}
+
 /* Publishes bytes in a slot of the segment, unless it is sealed or holds this word already. */
 static bool round_store(struct convoy_engine *engine, struct convoy_segment_blob *blob, const uint8_t *bytes,
                         size_t length)
 {
     uint64_t word = round_word(engine);
     uint64_t old = atomic_load(&blob->word);
-    if (convoy_cell_view_of(old, engine->generation, round_of(engine)) != CONVOY_CELL_PENDING) {
+    const struct convoy_partial_head *head = (const struct convoy_partial_head *)(const void *)bytes;
+    bool is_failure = (head->flags & CONVOY_PARTIAL_FAILED) != 0;
+    if (convoy_cell_view_of(old, engine->generation, round_of(engine)) != CONVOY_CELL_PENDING &&
+        !(is_failure && round_is_frozen(engine, old))) {
         return false;
     }
     convoy_remote_write_blob(blob, bytes, length);
@@ -374,6 +385,9 @@ static int32_t round_look(struct convoy_engine *engine)
     case CONVOY_CELL_PUBLISHED:
         return round_still_sends(engine) ? CONVOY_IN_PROGRESS : convoy_remote_consume(engine);
     case CONVOY_CELL_SEALED: {
+        if (round_is_frozen(engine, word)) {
+            break; /* until the failure that caused it is heard of here, or the next generation is there */
+        }
         uint32_t sealer = convoy_word_sealer(word);
         uint32_t member = sealer < engine->local_count ? engine->local_members[sealer] : UINT32_MAX;
         convoy_remote_tell_failed(engine->remote, CONVOY_BROKEN, member);
@@ -412,7 +426,8 @@ bool convoy_remote_abandon(struct convoy_engine *engine)
     uint64_t sealed =
         convoy_word_sealed(engine->generation, round_of(engine), CONVOY_SEAL_ABANDON, engine->local_index);
     uint64_t word = atomic_load(&blob->word);
-    while (convoy_cell_view_of(word, engine->generation, round_of(engine)) == CONVOY_CELL_PENDING) {
+    while (convoy_cell_view_of(word, engine->generation, round_of(engine)) == CONVOY_CELL_PENDING ||
+           round_is_frozen(engine, word)) {
         if (atomic_compare_exchange_strong(&blob->word, &word, sealed)) {
             break;
         }

@@ -135,4 +135,11 @@ void hosts_enter(uint32_t index)
     EXPECT_EQUAL(unshare(CLONE_NEWNS), 0);
     EXPECT_EQUAL(mount("", "/", NULL, MS_SLAVE | MS_REC, NULL), 0);
     EXPECT_EQUAL(mount("sysfs", "/sys", "sysfs", 0, NULL), 0);
+    /* Ports of rendezvous come from the range of the first namespace: what closed connections leave behind in this one
+     * (TIME_WAIT) must not lie on them. */
+    const char range[] = "20000 30000";
+    fd = open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY | O_CLOEXEC);
+    EXPECT(fd >= 0);
+    EXPECT_EQUAL(write(fd, range, sizeof range - 1), (long long)sizeof range - 1);
+    (void)close(fd);
 }
