@@ -61,6 +61,7 @@ static int32_t round_publish(struct convoy_poll *poll, struct convoy_contributio
 static void shape_set(struct convoy_poll *poll, const struct convoy_payload_shape *shape)
 {
     poll->is_plain = poll->may_repeat = false;
+    poll->quick.generation = 0;
     poll->shape = *shape;
     convoy_keyed_prepare(&poll->keyed, &poll->shape);
 }
@@ -205,6 +206,7 @@ int32_t convoy_contribute_whole(struct convoy_poll *poll, const struct convoy_po
     }
     poll->has_header = false;
     poll->is_plain = false;
+    poll->quick.generation = 0;
     int32_t checked = convoy_check_call(call, poll->bytes_max, &shape, error);
     if (checked == CONVOY_OK && result != NULL) {
         checked = convoy_check_result(result, &shape, error);

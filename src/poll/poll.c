@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "poll/check.h"
 #include "poll/contribute.h"
+#include "poll/quick.h"
 #include "poll/result.h"
 #include "poll/two_level.h"
 
@@ -179,6 +180,7 @@ static inline int32_t round_conclude(struct convoy_poll *poll, int32_t status, s
     poll->status = CONVOY_OK;
     if (poll->record != NULL) {
         convoy_result_record(poll, CONVOY_OK);
+        convoy_poll_quick_note(poll);
     }
     return CONVOY_OK;
 }
@@ -311,7 +313,13 @@ int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_ca
     uint64_t wait_ns = wait_of(poll, timeout_ns);
     int32_t status = convoy_poll_settle(poll, wait_ns, error);
     if (status == CONVOY_OK) {
-        status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
+        enum convoy_poll_quick quick = convoy_poll_quick(poll, call, result);
+        if (quick == CONVOY_POLL_QUICK_DONE) {
+            return CONVOY_OK;
+        }
+        if (quick == CONVOY_POLL_QUICK_CLOSED) {
+            status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
+        }
     }
     if (status == CONVOY_OK) {
         status = round_look(poll, wait_ns, error);

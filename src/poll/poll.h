@@ -12,6 +12,7 @@
 #include "poll/outcome.h"
 #include "round/call_log.h"
 #include "round/engine.h"
+#include "round/quick.h"
 
 #include <stdatomic.h>
 
@@ -87,6 +88,7 @@ struct convoy_poll {
     bool is_plain;   /* shape, header and the layout of capture are those of a call of plain lists (contribute.c) */
     uint64_t digests[CONVOY_POLL_LISTS_MAX]; /* with is_plain: of that call's lists */
     struct convoy_contribution plain;        /* with is_plain: what was contributed for it */
+    struct convoy_quick quick;               /* with is_plain: the engine's short way for it (quick.c) */
     struct convoy_capture capture;
     struct convoy_order order;
     struct convoy_inject inject;

@@ -97,7 +97,11 @@ static int32_t engine_open_local(struct convoy_engine *engine, const struct conv
         return convoy_error_set(error, CONVOY_INVARIANT, "shared segment has %zu bytes, %zu are needed",
                                 engine->local.segment_bytes, engine->segment.geometry.total_bytes);
     }
-    return convoy_segment_open(&engine->segment, engine->local.segment_fd, error);
+    status = convoy_segment_open(&engine->segment, engine->local.segment_fd, error);
+    for (uint32_t parity = 0; parity < 2 && status == CONVOY_OK; parity++) {
+        engine->own_cells[parity] = convoy_segment_cell(&engine->segment, engine->local_index, parity);
+    }
+    return status;
 }
 
 static struct convoy_engine *engine_create(const struct convoy_engine_options *options)

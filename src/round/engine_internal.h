@@ -97,6 +97,7 @@ struct convoy_engine {
     _Atomic uint32_t lost_count; /* [any] */
     struct convoy_loss *losses; /* [member_count] */
     uint32_t loss_count;        /* members known dead or closed, excluded ones included */
+    struct convoy_cell *own_cells[2]; /* by parity */
     uint64_t own_words[2];      /* last words of own cells, by parity */
     uint64_t cold_prints[2];    /* fingerprint that own cold lines hold, by parity; 0 = none */
 
@@ -168,6 +169,21 @@ static inline uint64_t convoy_engine_coarse_ns(void)
     return (uint64_t)now.tv_sec * CONVOY_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+static inline void convoy_engine_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+/* Whether peers are usually later than yielding could bridge. */
+static inline bool convoy_engine_waits_long(const struct convoy_engine *engine)
+{
+    return engine->waiting.usual_ns >= engine->runtime->settings.yield_us * 1000;
+}
+
 /* collect.c: looks at the open round once. IN_PROGRESS, or how it ended (engine is then idle or broken). */
 int32_t convoy_engine_collect(struct convoy_engine *engine);
 
@@ -218,6 +234,9 @@ void convoy_engine_sleep(struct convoy_engine *engine, uint64_t ns);
 
 /* wait.c: waits until the open round ends, the deadline or a cancel. */
 int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_ns);
+
+/* wait.c: takes one wait into the average. */
+void convoy_engine_wait_learn(struct convoy_engine *engine, uint64_t waited_ns);
 void convoy_engine_waiting_init(struct convoy_engine *engine);
 
 /* report.c: takes a picture of all members for the open round. field: CONVOY_FIELD_* or NONE. */

@@ -16,15 +16,6 @@
 #define WAIT_YIELD_MIN_NS 100000u
 #define WAIT_USUAL_SHIFT 3 /* moving average over about 8 waits */
 
-static inline void wait_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ __volatile__("yield");
-#endif
-}
-
 /* How many processors the members of this host may run on together; 0 while a member is still opening. */
 static uint32_t wait_cpu_count(const struct convoy_engine *engine)
 {
@@ -78,7 +69,7 @@ static uint64_t wait_yield_window(const struct convoy_engine *engine)
     return window < most ? window : most;
 }
 
-static void wait_learn(struct convoy_engine *engine, uint64_t waited_ns)
+void convoy_engine_wait_learn(struct convoy_engine *engine, uint64_t waited_ns)
 {
     engine->waited.wait_ns += waited_ns;
     uint64_t usual = engine->waiting.usual_ns;
@@ -131,7 +122,7 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
     for (;;) {
         int32_t status = convoy_engine_collect(engine);
         if (status != CONVOY_IN_PROGRESS) {
-            wait_learn(engine, convoy_now_ns() - started);
+            convoy_engine_wait_learn(engine, convoy_now_ns() - started);
             return status;
         }
         if (atomic_load(&engine->cancel_requested) != 0) {
@@ -171,7 +162,7 @@ static int32_t wait_once(struct convoy_engine *engine, uint64_t timeout_ns)
             engine->waited.kind = i != 0 && engine->waited.kind < CONVOY_WAIT_SPIN ? CONVOY_WAIT_SPIN : engine->waited.kind;
             return status;
         }
-        wait_pause();
+        convoy_engine_pause();
     }
     return wait_slow(engine, timeout_ns);
 }

@@ -2,6 +2,8 @@
 #include "tests/lib/fake_engine.h"
 
 #include "core/error.h"
+#include "round/fingerprint.h"
+#include "round/quick.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -97,23 +99,6 @@ static void round_end(struct fake_group *group, int32_t status)
     group->round++;
 }
 
-static uint32_t field_of(const struct convoy_round_header *a, const struct convoy_round_header *b)
-{
-    if (a->operation != b->operation) {
-        return CONVOY_FIELD_OPERATION;
-    }
-    if (a->counts != b->counts) {
-        return CONVOY_FIELD_COUNTS;
-    }
-    if (a->digest != b->digest) {
-        return CONVOY_FIELD_DIGEST;
-    }
-    if (a->schema != b->schema) {
-        return CONVOY_FIELD_SCHEMA;
-    }
-    return a->policy != b->policy ? CONVOY_FIELD_POLICY : CONVOY_FIELD_NONE;
-}
-
 /* DIVERGED, PEER_ERROR (an error row has no header to compare) or OK. */
 static int32_t round_compare(struct fake_group *group)
 {
@@ -128,7 +113,7 @@ static int32_t round_compare(struct fake_group *group)
         field = tag_differs && field == CONVOY_FIELD_NONE ? CONVOY_FIELD_TAG : field;
         has_error |= own->is_error;
         if (!own->is_error && first != NULL && field == CONVOY_FIELD_NONE) {
-            field = field_of(&first->header, &own->header);
+            field = convoy_fingerprint_field(&first->header, &own->header);
         }
         first = first == NULL && !own->is_error ? own : first;
     }
@@ -326,4 +311,36 @@ uint64_t convoy_engine_next_round(const struct convoy_engine *engine)
 bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation)
 {
     return engine->has_published && !engine->is_over && operation == engine->operation;
+}
+
+/* -- the short way: closed ----------------------------------------------------------------------------------------- */
+
+void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_quick *quick_out)
+{
+    (void)engine;
+    quick_out->generation = 0;
+}
+
+uint8_t *convoy_engine_quick_begin(struct convoy_engine *engine, const struct convoy_quick *quick)
+{
+    (void)engine;
+    (void)quick;
+    return NULL;
+}
+
+convoy_operation convoy_engine_quick_publish(struct convoy_engine *engine, const struct convoy_quick *quick)
+{
+    (void)engine;
+    (void)quick;
+    return 0;
+}
+
+bool convoy_engine_quick_await(struct convoy_engine *engine, const struct convoy_quick *quick,
+                               struct convoy_round_summary *summary_out, struct convoy_quick_payloads *payloads_out)
+{
+    (void)engine;
+    (void)quick;
+    (void)summary_out;
+    (void)payloads_out;
+    return false;
 }
