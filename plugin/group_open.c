@@ -98,7 +98,7 @@ static int32_t group_open_engine(struct convoy_group *group, const struct convoy
             .partial_bytes_max = poll_bytes > sync_bytes ? poll_bytes : sync_bytes,
         };
         status = convoy_engine_open(&options, group->bootstrap, group->open_deadline_ns, &group->engine, error);
-        group->record.engine = group->engine;
+        group->record.waited = group->engine != NULL ? convoy_engine_waited(group->engine) : NULL;
     }
     if (status == CONVOY_OK) {
         status = group_open_families(group, grid, error);

@@ -22,7 +22,7 @@ void convoy_record_shrink(struct convoy_record *record)
 {
     convoy_call_log_destroy(record->log);
     record->log = NULL;
-    record->engine = NULL;
+    record->waited = NULL;
 }
 
 void convoy_record_close(struct convoy_record *record)
@@ -41,17 +41,17 @@ static inline uint64_t record_take_time(struct convoy_record *record)
     return started_ns != 0 ? convoy_now_ns() - started_ns : 0;
 }
 
-static inline void record_waited(struct convoy_record *record, uint32_t operation)
+static inline void record_count_ok(struct convoy_record *record, uint32_t operation, uint64_t entries,
+                                   uint64_t bytes_sent, uint64_t call_ns)
 {
-    convoy_stats_waited(record->stats, operation, convoy_engine_waited(record->engine));
+    convoy_stats_round_ok(record->stats, operation, entries, bytes_sent, record->waited, call_ns);
 }
 
 static inline void record_count(struct convoy_record *record, uint32_t operation, int32_t status, uint64_t entries,
                          uint64_t bytes_sent, uint64_t call_ns)
 {
     if (status == CONVOY_OK) {
-        convoy_stats_round_ok(record->stats, operation, entries, bytes_sent, call_ns);
-        record_waited(record, operation);
+        record_count_ok(record, operation, entries, bytes_sent, call_ns);
         return;
     }
     const struct convoy_stats_sample sample = {
@@ -62,7 +62,7 @@ static inline void record_count(struct convoy_record *record, uint32_t operation
         .bytes_sent = bytes_sent,
     };
     convoy_stats_round(record->stats, &sample);
-    record_waited(record, operation);
+    convoy_stats_waited(record->stats, operation, record->waited);
 }
 
 /* -- poll ---------------------------------------------------------------------------------------------------------- */
@@ -232,7 +232,7 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round)
     record_stall(record, entries == 0 || record_has_moved(record, digest, output.bytes, output.length));
 }
 
-bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values)
+bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values, enum convoy_poll_moved moved)
 {
     struct convoy_record *record = user;
     if (!record->has_form) {
@@ -242,9 +242,10 @@ bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values)
     values->duration_ns = record_take_time(record);
     record->is_broken = false;
     convoy_call_log_put_form(record->log, &record->form, values);
-    convoy_stats_round_ok(record->stats, record->form_operation, entries, entries, values->duration_ns);
-    record_waited(record, record->form_operation);
-    record_stall(record, entries == 0 || record_has_moved(record, record->form_shape, values->output, entries));
+    record_count_ok(record, record->form_operation, entries, entries, values->duration_ns);
+    record_stall(record, entries == 0 || moved == CONVOY_POLL_MOVED_YES ||
+                             (moved == CONVOY_POLL_MOVED_UNKNOWN &&
+                              record_has_moved(record, record->form_shape, values->output, entries)));
     return true;
 }
 
@@ -372,6 +373,5 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     values.output = round->result->table;
     record->is_gathering = record->is_broken = false;
     convoy_call_log_put_form(record->log, &record->sync_forms[has_row], &values);
-    convoy_stats_round_ok(record->stats, CONVOY_OPERATION_SYNC, 1, round->width * 8u, values.duration_ns);
-    record_waited(record, CONVOY_OPERATION_SYNC);
+    record_count_ok(record, CONVOY_OPERATION_SYNC, 1, round->width * 8u, values.duration_ns);
 }

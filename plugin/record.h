@@ -27,7 +27,7 @@ struct convoy_record_input {
 };
 
 struct convoy_record {
-    const struct convoy_engine *engine; /* keeps; set when the group has one */
+    const struct convoy_stats_wait *waited; /* the engine's; set when the group has one */
     struct convoy_group_stats *stats;
     struct convoy_call_log *log;
     struct convoy_stall stall;
@@ -69,7 +69,7 @@ static inline void convoy_record_start(struct convoy_record *record)
 void convoy_record_poll(void *user, const struct convoy_poll_record *round);
 
 /* The same for a round like the last one; false when that one left nothing to build on. */
-bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values);
+bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values, enum convoy_poll_moved moved);
 
 void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result);
 

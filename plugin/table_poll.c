@@ -267,7 +267,9 @@ static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *
         status = convoy_poll_reduce(group->poll, call, timeout_ns, result_out, error);
         if (status == CONVOY_OK) {
             result_out->written_bytes = sizeof *result_out;
-            convoy_record_poll_counts(&group->record, result_out);
+            if (group->poll->has_counts) {
+                convoy_record_poll_counts(&group->record, result_out);
+            }
         }
     }
     if (status < CONVOY_OK) {

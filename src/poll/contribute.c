@@ -61,7 +61,7 @@ static int32_t round_publish(struct convoy_poll *poll, struct convoy_contributio
 static void shape_set(struct convoy_poll *poll, const struct convoy_payload_shape *shape)
 {
     poll->is_plain = poll->may_repeat = false;
-    poll->quick.generation = 0;
+    poll->quick.engine.generation = 0;
     poll->shape = *shape;
     convoy_keyed_prepare(&poll->keyed, &poll->shape);
 }
@@ -192,6 +192,7 @@ static void plain_note(struct convoy_poll *poll, const struct convoy_poll_call *
         poll->digests[i] = list->digest;
     }
     poll->is_plain = is_plain;
+    convoy_poll_quick_keep(poll, call);
 }
 
 int32_t convoy_contribute_whole(struct convoy_poll *poll, const struct convoy_poll_call *call,
@@ -206,7 +207,7 @@ int32_t convoy_contribute_whole(struct convoy_poll *poll, const struct convoy_po
     }
     poll->has_header = false;
     poll->is_plain = false;
-    poll->quick.generation = 0;
+    poll->quick.engine.generation = 0;
     int32_t checked = convoy_check_call(call, poll->bytes_max, &shape, error);
     if (checked == CONVOY_OK && result != NULL) {
         checked = convoy_check_result(result, &shape, error);

@@ -6,7 +6,6 @@
 #include "core/memory.h"
 #include "poll/check.h"
 #include "poll/contribute.h"
-#include "poll/quick.h"
 #include "poll/result.h"
 #include "poll/two_level.h"
 
@@ -307,19 +306,15 @@ int32_t convoy_poll_wait(struct convoy_poll *poll, convoy_operation operation, u
     return status == CONVOY_OK ? round_read(poll, wait_of(poll, timeout_ns), result, error) : status;
 }
 
-int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
-                           struct convoy_poll_result *result, struct convoy_error *error)
+/* The rest of reduce after the short way was closed, or has left the operation open. */
+__attribute__((noinline)) static int32_t reduce_whole(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                                      uint64_t timeout_ns, struct convoy_poll_result *result,
+                                                      struct convoy_error *error, enum convoy_poll_quick quick)
 {
     uint64_t wait_ns = wait_of(poll, timeout_ns);
-    int32_t status = convoy_poll_settle(poll, wait_ns, error);
-    if (status == CONVOY_OK) {
-        enum convoy_poll_quick quick = convoy_poll_quick(poll, call, result);
-        if (quick == CONVOY_POLL_QUICK_DONE) {
-            return CONVOY_OK;
-        }
-        if (quick == CONVOY_POLL_QUICK_CLOSED) {
-            status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
-        }
+    int32_t status = quick == CONVOY_POLL_QUICK_OPEN ? CONVOY_OK : convoy_poll_settle(poll, wait_ns, error);
+    if (status == CONVOY_OK && quick == CONVOY_POLL_QUICK_CLOSED) {
+        status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
     }
     if (status == CONVOY_OK) {
         status = round_look(poll, wait_ns, error);
@@ -332,6 +327,16 @@ int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_ca
     }
     convoy_result_write(poll, result); /* the room was checked before anything was sent */
     return CONVOY_OK;
+}
+
+int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
+                           struct convoy_poll_result *result, struct convoy_error *error)
+{
+    enum convoy_poll_quick quick = convoy_poll_quick(poll, call, result);
+    if (__builtin_expect(quick == CONVOY_POLL_QUICK_DONE, 1)) {
+        return CONVOY_OK;
+    }
+    return reduce_whole(poll, call, timeout_ns, result, error, quick);
 }
 
 int32_t convoy_poll_abandon(struct convoy_poll *poll, convoy_operation operation, struct convoy_error *error)

@@ -10,9 +10,10 @@
 
 #include "poll/capture.h"
 #include "poll/outcome.h"
+#include "poll/quick.h"
 #include "round/call_log.h"
 #include "round/engine.h"
-#include "round/quick.h"
+#include "poll/quick.h"
 
 #include <stdatomic.h>
 
@@ -46,10 +47,16 @@ struct convoy_poll_record {
  * then handed over by reopen is recorded again, with its result. */
 typedef void (*convoy_poll_record_fn)(void *user, const struct convoy_poll_record *record);
 
+enum convoy_poll_moved {
+    CONVOY_POLL_MOVED_NO = 0, /* the outcome is that of the round before */
+    CONVOY_POLL_MOVED_YES,
+    CONVOY_POLL_MOVED_UNKNOWN, /* the callee is to look */
+};
+
 /* As convoy_poll_record_fn, in short: the round was OK, and its lists are, apart from their states, those of the last
  * record that was OK. All of them lie one after the other in values->input and ->output; the callee fills the duration.
  * false: it was not recorded, the whole record is wanted. */
-typedef bool (*convoy_poll_repeat_fn)(void *user, struct convoy_call_values *values);
+typedef bool (*convoy_poll_repeat_fn)(void *user, struct convoy_call_values *values, enum convoy_poll_moved moved);
 
 struct convoy_poll_options {
     struct convoy_engine *engine;            /* borrows until close */
@@ -88,7 +95,7 @@ struct convoy_poll {
     bool is_plain;   /* shape, header and the layout of capture are those of a call of plain lists (contribute.c) */
     uint64_t digests[CONVOY_POLL_LISTS_MAX]; /* with is_plain: of that call's lists */
     struct convoy_contribution plain;        /* with is_plain: what was contributed for it */
-    struct convoy_quick quick;               /* with is_plain: the engine's short way for it (quick.c) */
+    struct convoy_poll_short quick;          /* with is_plain */
     struct convoy_capture capture;
     struct convoy_order order;
     struct convoy_inject inject;
@@ -106,6 +113,7 @@ struct convoy_poll {
     bool is_recorded;  /* the end was recorded */
     bool is_finished;  /* the engine said OK and the outcome was made */
     bool has_own;      /* the outcome in own order is there */
+    bool has_counts;   /* of the last result: foreign, injected, demoted or unknown states may be counted in it */
     int32_t status;    /* with is_finished: OK or LIMIT */
     struct convoy_round_summary summary;
     convoy_operation error_row; /* posted, and nobody reads its end; 0 = none */

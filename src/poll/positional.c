@@ -2,96 +2,26 @@
 #include "poll/positional.h"
 
 #include "core/fault.h"
+#include "poll/states.h"
 
 #include <string.h>
 
 #define MEMBERS_MAX 1024u
-#define LANES 16u
-#define WORD 8u
-
-/* The compilers make one instruction of each of the loops over LANES, with the instructions that every machine has. */
-static inline void lanes_max(uint8_t *into, const uint8_t *from)
-{
-    for (uint32_t i = 0; i < LANES; i++) {
-        into[i] = from[i] > into[i] ? from[i] : into[i];
-    }
-}
-
-static inline void lanes_min(uint8_t *into, const uint8_t *from)
-{
-    for (uint32_t i = 0; i < LANES; i++) {
-        into[i] = from[i] < into[i] ? from[i] : into[i];
-    }
-}
-
-/* Whether any of eight states is above 4: its high bit is set, or adding 123 sets it. */
-static inline bool word_has_unknown(uint64_t word)
-{
-    return ((word | (word + 0x7b7b7b7b7b7b7b7bull)) & 0x8080808080808080ull) != 0;
-}
-
-static inline bool lanes_have_unknown(const uint8_t *states)
-{
-    uint64_t words[LANES / WORD];
-    memcpy(words, states, sizeof words);
-    return word_has_unknown(words[0]) || word_has_unknown(words[1]);
-}
-
-/* MIN of eight known states in each: where a byte of `mine` is not below that of `theirs`, subtracting it leaves the
- * high bit, which then selects the whole byte. */
-static inline uint64_t word_min(uint64_t mine, uint64_t theirs)
-{
-    uint64_t takes = ((((mine | 0x8080808080808080ull) - theirs) & 0x8080808080808080ull) >> 7) * 0xff;
-    return (theirs & takes) | (mine & ~takes);
-}
-
-/* The part of a list that is no whole block. Every byte is read once: it may lie in memory that others write. */
-static inline bool tail_copy(uint8_t *into, uint8_t *also, const uint8_t *from, size_t count)
-{
-    bool has_unknown = false;
-    if (count >= WORD) {
-        uint64_t word;
-        memcpy(&word, from, WORD);
-        memcpy(into, &word, WORD);
-        memcpy(also, &word, WORD);
-        has_unknown = word_has_unknown(word);
-    }
-    for (size_t i = count & WORD; i < count; i++) {
-        uint8_t state = from[i];
-        into[i] = state;
-        also[i] = state;
-        has_unknown |= state > CONVOY_STATE_SUCCESS;
-    }
-    return has_unknown;
-}
-
-/* The largest of each lane over all blocks is enough to see whether there is any unknown state. */
-static inline bool states_copy(uint8_t *into, uint8_t *also, const uint8_t *from, size_t count)
-{
-    if (count < LANES) {
-        return !tail_copy(into, also, from, count);
-    }
-    uint8_t top[LANES] = {0};
-    size_t done = 0;
-    for (; count - done >= LANES; done += LANES) {
-        uint8_t block[LANES];
-        memcpy(block, from + done, LANES);
-        lanes_max(top, block);
-        memcpy(into + done, block, LANES);
-        memcpy(also + done, block, LANES);
-    }
-    bool has_unknown = lanes_have_unknown(top);
-    return !(tail_copy(into + done, also + done, from + done, count - done) || has_unknown);
-}
+#define LANES CONVOY_STATES_BLOCK
+#define WORD CONVOY_STATES_WORD
 
 bool convoy_positional_copy(uint8_t *into, const uint8_t *from, size_t count)
 {
-    return states_copy(into, into, from, count);
+    return convoy_states_copy(into, from, count);
 }
 
 bool convoy_positional_copy_twice(uint8_t *into, uint8_t *also, const uint8_t *from, size_t count)
 {
-    return states_copy(into, also, from, count);
+    bool is_known = convoy_states_copy(into, from, count);
+    if (count != 0) {
+        memcpy(also, into, count);
+    }
+    return is_known;
 }
 
 __attribute__((noinline)) static uint32_t unknown_count(const uint8_t *states, size_t count)
@@ -109,7 +39,7 @@ static inline bool tail_has_unknown(const uint8_t *states, size_t count)
     if (count >= WORD) {
         uint64_t word;
         memcpy(&word, states, WORD);
-        has_unknown = word_has_unknown(word);
+        has_unknown = convoy_word_has_unknown(word);
     }
     for (size_t i = count & WORD; i < count; i++) {
         has_unknown |= states[i] > CONVOY_STATE_SUCCESS;
@@ -124,9 +54,9 @@ uint32_t convoy_positional_unknown(const uint8_t *states, size_t count)
     for (; count - done >= LANES; done += LANES) {
         uint8_t block[LANES];
         memcpy(block, states + done, LANES);
-        lanes_max(top, block);
+        convoy_block_max(top, block);
     }
-    bool has_unknown = lanes_have_unknown(top);
+    bool has_unknown = convoy_block_has_unknown(top);
     has_unknown |= tail_has_unknown(states + done, count - done);
     return __builtin_expect(has_unknown, 0) ? unknown_count(states, count) : 0;
 }
@@ -154,8 +84,8 @@ static inline bool tail_min(uint8_t *into, const uint8_t *from, size_t count)
         uint64_t theirs;
         memcpy(&mine, into, WORD);
         memcpy(&theirs, from, WORD);
-        has_unknown = word_has_unknown(theirs);
-        mine = has_unknown ? mine : word_min(mine, theirs);
+        has_unknown = convoy_word_has_unknown(theirs);
+        mine = has_unknown ? mine : convoy_word_min(mine, theirs);
         memcpy(into, &mine, WORD);
     }
     for (size_t i = count & WORD; i < count; i++) {
@@ -176,11 +106,11 @@ static bool blocks_min(uint8_t *into, const uint8_t *from, size_t count)
         uint8_t theirs[LANES];
         memcpy(mine, into + done, LANES);
         memcpy(theirs, from + done, LANES);
-        lanes_max(top, theirs);
-        lanes_min(mine, theirs);
+        convoy_block_max(top, theirs);
+        convoy_block_min(mine, theirs);
         memcpy(into + done, mine, LANES);
     }
-    bool has_unknown = lanes_have_unknown(top);
+    bool has_unknown = convoy_block_has_unknown(top);
     return tail_min(into + done, from + done, count - done) || has_unknown;
 }
 

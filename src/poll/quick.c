@@ -1,49 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "poll/quick.h"
+#include "poll/poll.h"
 
-#include "poll/alike.h"
-#include "poll/check.h"
+#include "core/fault.h"
 #include "poll/positional.h"
+#include "poll/states.h"
 
 #include <string.h>
+
+void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_call *call)
+{
+    poll->quick.list_count = call->list_count;
+    for (size_t i = 0; i < call->list_count; i++) {
+        poll->quick.lists[i] = call->lists[i];
+    }
+}
 
 void convoy_poll_quick_note(struct convoy_poll *poll)
 {
     if (poll->is_plain && poll->may_repeat && poll->shape.keyed_count == 0 && poll->level == CONVOY_POLL_LEVEL_ONLY) {
-        convoy_engine_quick_note(poll->engine, &poll->quick);
+        convoy_engine_quick_note(poll->engine, &poll->quick.engine);
     }
 }
 
+/* The kept list is plain (contribute.h), so one that does not differ from it in these fields is plain too. */
+static inline bool list_is_alike(const struct convoy_poll *poll, const struct convoy_poll_list *list, size_t index)
+{
+    const struct convoy_poll_list *kept = &poll->quick.lists[index];
+    uint64_t different = (list->name_length ^ kept->name_length) | (list->count ^ kept->count) |
+                         (list->state_stride ^ kept->state_stride) | (list->state_bytes ^ kept->state_bytes) |
+                         (list->flags ^ kept->flags) | (list->digest ^ kept->digest) |
+                         (uintptr_t)list->entry_flags | list->gate | list->reserved |
+                         (list->stamp_stride ^ kept->stamp_stride) | (uintptr_t)list->read;
+    bool has_name = list->name_length == 0 ||
+                    (different == 0 && list->name != NULL &&
+                     memcmp(list->name, poll->capture.names[index], list->name_length) == 0);
+    return different == 0 && (list->states != NULL || list->count == 0) && has_name;
+}
+
+static inline bool result_fits(const struct convoy_poll_list_result *list, size_t count)
+{
+    return (list->states == NULL || list->states_capacity >= count) && list->outcomes == NULL;
+}
+
+/* What two callers below make of a constant: with one list, which is the usual call, there are no loops. */
+#define LISTS_INLINE static inline __attribute__((always_inline))
+
+LISTS_INLINE bool call_is_alike(const struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                const struct convoy_poll_result *result, size_t count)
+{
+    bool is_alike = (call->critical_flags | call->reserved | (call->list_count ^ count)) == 0 &&
+                    result->list_capacity >= count;
+    for (size_t i = 0; i < count && is_alike; i++) {
+        is_alike = list_is_alike(poll, &call->lists[i], i) && result_fits(&result->lists[i], call->lists[i].count);
+    }
+    return is_alike;
+}
+
 /* false: a state is out of range, which the whole way says in words. */
-static inline bool states_take(const struct convoy_payload_shape *shape, const struct convoy_poll_list *lists,
-                               uint8_t *payload)
+LISTS_INLINE bool states_take(const struct convoy_poll_call *call, uint8_t *payload, size_t count)
 {
     bool is_known = true;
-    for (uint32_t i = 0; i < shape->list_count; i++) {
-        is_known &= convoy_positional_copy(payload + shape->starts[i], lists[i].states, shape->counts[i]);
+    for (size_t i = 0; i < count; i++) {
+        is_known &= convoy_states_copy(payload, call->lists[i].states, call->lists[i].count);
+        payload += call->lists[i].count;
     }
     return is_known;
 }
 
-static inline void states_merge(struct convoy_poll *poll, const struct convoy_quick_payloads *payloads)
+/* A peer is newer and has a state that this build does not know. */
+__attribute__((noinline)) static void merge_each(struct convoy_poll *poll, const struct convoy_quick_round *round)
 {
-    struct convoy_positional *positional = &poll->keyed.positional;
-    const uint8_t *payload = payloads->first;
-    convoy_positional_begin(positional);
-    for (uint32_t i = 0; i < payloads->count; i++, payload += payloads->stride) {
-        convoy_positional_add(positional, payload, 1);
+    poll->has_counts = true;
+    for (uint32_t i = 0; i < round->count; i++) {
+        convoy_positional_add(&poll->keyed.positional, round->payloads + i * round->stride, 1);
     }
 }
 
-static inline void result_write(const struct convoy_poll *poll, struct convoy_poll_result *result)
+/* Returns whether the outcome differs from that of the round before. */
+static inline bool states_merge(struct convoy_poll *poll, const struct convoy_quick_round *round)
 {
-    const struct convoy_payload_shape *shape = &poll->shape;
-    for (uint32_t i = 0; i < shape->list_count; i++) {
+    const struct convoy_states_lists lists = {round->payloads, round->stride, round->count};
+    struct convoy_positional *positional = &poll->keyed.positional;
+    convoy_positional_begin(positional);
+    poll->has_counts = false;
+    struct convoy_states_seen seen =
+        convoy_states_merge(poll->positional_states, &lists, poll->quick.engine.contribution.payload_bytes);
+    if (__builtin_expect((seen.unknown & CONVOY_STATES_HIGH_BITS) != 0 || CONVOY_MUTATED(min_is_max), 0)) {
+        merge_each(poll, round);
+    }
+    return seen.moved != 0;
+}
+
+LISTS_INLINE void result_write(const struct convoy_poll *poll, const struct convoy_poll_call *call,
+                               struct convoy_poll_result *result, size_t count)
+{
+    const uint8_t *states = poll->positional_states;
+    for (size_t i = 0; i < count; i++) {
         struct convoy_poll_list_result *out = &result->lists[i];
-        if (out->states != NULL && shape->counts[i] != 0) {
-            memcpy(out->states, poll->positional_states + shape->starts[i], shape->counts[i]);
+        size_t entries = call->lists[i].count;
+        if (out->states != NULL) {
+            (void)convoy_states_copy(out->states, states, entries);
         }
-        out->states_count = shape->counts[i];
+        states += entries;
+        out->states_count = entries;
         out->outcome_count = 0;
         out->foreign_count = out->injected_count = out->demoted_count = 0;
         out->unknown_count = poll->keyed.positional.unknown[i];
@@ -63,7 +122,7 @@ __attribute__((noinline)) static enum convoy_poll_quick quick_leave(struct convo
     return CONVOY_POLL_QUICK_OPEN;
 }
 
-static inline void quick_record(struct convoy_poll *poll, const uint8_t *payload)
+static inline void quick_record(struct convoy_poll *poll, const uint8_t *payload, bool has_moved)
 {
     struct convoy_call_values values; /* all fields are set here or by `repeat` */
     values.round = poll->summary.round;
@@ -74,34 +133,41 @@ static inline void quick_record(struct convoy_poll *poll, const uint8_t *payload
     values.votes_or = poll->summary.votes_or;
     values.input = payload;
     values.output = poll->positional_states;
-    (void)poll->repeat(poll->record_user, &values);
+    (void)poll->repeat(poll->record_user, &values, has_moved ? CONVOY_POLL_MOVED_YES : CONVOY_POLL_MOVED_NO);
+}
+
+LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                                struct convoy_poll_result *result, uint8_t *payload, size_t count)
+{
+    struct convoy_quick_round round;
+    if (!call_is_alike(poll, call, result, count) || !states_take(call, payload, count)) {
+        return CONVOY_POLL_QUICK_CLOSED;
+    }
+    poll->quick.engine.contribution.tag = poll->tag = call->tag;
+    poll->quick.engine.contribution.votes = poll->votes = call->votes;
+    enum convoy_quick_end end =
+        convoy_engine_quick_round(poll->engine, &poll->quick.engine, &poll->summary, &round);
+    if (__builtin_expect(end == CONVOY_QUICK_CLOSED, 0)) {
+        return CONVOY_POLL_QUICK_CLOSED;
+    }
+    poll->operation = round.operation;
+    poll->two.phase = CONVOY_TWO_LEVEL_NONE;
+    if (__builtin_expect(end == CONVOY_QUICK_OPEN, 0)) {
+        return quick_leave(poll, payload);
+    }
+    bool has_moved = states_merge(poll, &round);
+    result_write(poll, call, result, count);
+    quick_record(poll, payload, has_moved);
+    return CONVOY_POLL_QUICK_DONE;
 }
 
 enum convoy_poll_quick convoy_poll_quick(struct convoy_poll *poll, const struct convoy_poll_call *call,
                                          struct convoy_poll_result *result)
 {
-    struct convoy_quick_payloads payloads;
-    if (poll->quick.generation == 0) {
+    uint8_t *payload = convoy_engine_quick_begin(poll->engine, &poll->quick.engine);
+    if (payload == NULL || poll->is_unseen) {
         return CONVOY_POLL_QUICK_CLOSED;
     }
-    uint8_t *payload = convoy_engine_quick_begin(poll->engine, &poll->quick);
-    if (payload == NULL || !convoy_alike_call(poll, call, CONVOY_POLL_LEVEL_ONLY) ||
-        !convoy_check_result_fits(result, &poll->shape) || !states_take(&poll->shape, call->lists, payload)) {
-        return CONVOY_POLL_QUICK_CLOSED;
-    }
-    poll->quick.contribution.tag = poll->tag = call->tag;
-    poll->quick.contribution.votes = poll->votes = call->votes;
-    convoy_operation operation = convoy_engine_quick_publish(poll->engine, &poll->quick);
-    if (operation == 0) {
-        return CONVOY_POLL_QUICK_CLOSED;
-    }
-    poll->operation = operation;
-    poll->two.phase = CONVOY_TWO_LEVEL_NONE;
-    if (!convoy_engine_quick_await(poll->engine, &poll->quick, &poll->summary, &payloads)) {
-        return quick_leave(poll, payload);
-    }
-    states_merge(poll, &payloads);
-    result_write(poll, result);
-    quick_record(poll, payload);
-    return CONVOY_POLL_QUICK_DONE;
+    return poll->quick.list_count == 1 ? quick_lists(poll, call, result, payload, 1)
+                                       : quick_lists(poll, call, result, payload, poll->quick.list_count);
 }

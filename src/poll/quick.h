@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The blocking call of a group whose calls are alike (alike.h), over the engine's short way (round/quick.h). */
+/*
+ * The blocking call of a group whose calls are alike: the same positional lists as in the call before, apart from their
+ * states. Over the engine's short way (round/quick.h).
+ */
 #ifndef CONVOY_POLL_QUICK_H
 #define CONVOY_POLL_QUICK_H
 
-#include "poll/poll.h"
+#include "convoy/poll.h"
+#include "round/quick.h"
+
+struct convoy_poll;
+
+/* A call that went the whole way, to compare others with. */
+struct convoy_poll_short {
+    struct convoy_quick engine; /* generation 0: there is none */
+    size_t list_count;
+    struct convoy_poll_list lists[CONVOY_POLL_LISTS_MAX]; /* the fields that are compared; names are the capture's */
+};
 
 enum convoy_poll_quick {
     CONVOY_POLL_QUICK_CLOSED, /* nothing was sent: the whole way is to be gone */
@@ -14,7 +27,10 @@ enum convoy_poll_quick {
 enum convoy_poll_quick convoy_poll_quick(struct convoy_poll *poll, const struct convoy_poll_call *call,
                                          struct convoy_poll_result *result);
 
-/* After a round that ended OK and was recorded: whether the next one may go this way. */
+/* After a call was contributed the whole way: keeps what the next one will be compared with. */
+void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_call *call);
+
+/* After its round ended OK and was recorded: whether the next one may go this way. */
 void convoy_poll_quick_note(struct convoy_poll *poll);
 
 #endif

@@ -52,8 +52,9 @@ static inline void list_write(const struct convoy_poll *poll, uint32_t list, str
     }
 }
 
-void convoy_result_write(const struct convoy_poll *poll, struct convoy_poll_result *result)
+void convoy_result_write(struct convoy_poll *poll, struct convoy_poll_result *result)
 {
+    poll->has_counts = true;
     uint32_t list_count = poll->own->shape.list_count;
     for (uint32_t list = 0; list < list_count; list++) {
         list_write(poll, list, &result->lists[list]);
@@ -109,7 +110,7 @@ void convoy_result_record(struct convoy_poll *poll, int32_t status)
         values.votes_or = poll->summary.votes_or;
         values.input = poll->capture.states;
         values.output = poll->shape.keyed_count != 0 ? poll->outcome.states : poll->positional_states;
-        if (poll->repeat(poll->record_user, &values)) {
+        if (poll->repeat(poll->record_user, &values, CONVOY_POLL_MOVED_UNKNOWN)) {
             return;
         }
     }

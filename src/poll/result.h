@@ -6,7 +6,7 @@
 #include "poll/poll.h"
 
 /* The room was checked (convoy_check_result). */
-void convoy_result_write(const struct convoy_poll *poll, struct convoy_poll_result *result);
+void convoy_result_write(struct convoy_poll *poll, struct convoy_poll_result *result);
 
 /* Calls poll->record or poll->repeat. */
 void convoy_result_record(struct convoy_poll *poll, int32_t status);

@@ -23,6 +23,8 @@ struct convoy_call_log {
     size_t entry_words; /* of the whole entry: sequence, header, payload */
     _Atomic uint64_t count;
     struct convoy_call_header open; /* the writer's copy of the entry that was started last */
+    uint64_t forms;                 /* made so far */
+    uint64_t *form_of;              /* [entries] the form that an entry was put with; 0 = it was put in another way */
     _Atomic uint64_t words[];
 };
 
@@ -118,9 +120,13 @@ int32_t convoy_call_log_create(uint32_t entries, uint32_t entry_bytes, struct co
     uint32_t count = power_of_two(entries);
     size_t entry_words = 1 + HEADER_WORDS + words_of(entry_bytes);
     struct convoy_call_log *log = convoy_memory_zalloc(sizeof *log + count * entry_words * WORD);
-    if (log == NULL) {
+    uint64_t *form_of = convoy_memory_array(count, sizeof *form_of);
+    if (log == NULL || form_of == NULL) {
+        convoy_memory_free(form_of);
+        convoy_memory_free(log);
         return CONVOY_NO_MEMORY;
     }
+    log->form_of = form_of;
     log->entries = count;
     log->entry_bytes = (uint32_t)(words_of(entry_bytes) * WORD);
     log->entry_words = entry_words;
@@ -130,6 +136,9 @@ int32_t convoy_call_log_create(uint32_t entries, uint32_t entry_bytes, struct co
 
 void convoy_call_log_destroy(struct convoy_call_log *log)
 {
+    if (log != NULL) {
+        convoy_memory_free(log->form_of);
+    }
     convoy_memory_free(log);
 }
 
@@ -167,6 +176,7 @@ void convoy_call_log_start(struct convoy_call_log *log, const struct convoy_call
         open->lists[i].output_count = 0;
     }
     _Atomic uint64_t *words = entry_lock(log, number);
+    log->form_of[(number - 1) & (log->entries - 1)] = 0;
     put_words(words, open, header_bytes(lists));
     put_words(words + HEADER_WORDS, input, kept(header->input_bytes, log->entry_bytes));
     entry_unlock(words);
@@ -210,9 +220,10 @@ _Static_assert(offsetof(struct convoy_call_list, name) == 2 * WORD, "the words o
 /* Of a list: without its name, and with the one word that says it is empty. */
 enum { LIST_NUMBER_WORDS = 2, LIST_PLAIN_WORDS = 3 };
 
-void convoy_call_form_make(struct convoy_call_form *form_out, const struct convoy_call_log *log,
+void convoy_call_form_make(struct convoy_call_form *form_out, struct convoy_call_log *log,
                            const struct convoy_call_header *header, const struct convoy_call_end *end)
 {
+    form_out->id = ++log->forms;
     form_out->list_count = header->list_count < CONVOY_CALL_LISTS_MAX ? header->list_count : CONVOY_CALL_LISTS_MAX;
     form_out->named = 0;
     form_out->input_bytes = kept(header->input_bytes, log->entry_bytes);
@@ -244,29 +255,38 @@ __attribute__((noinline)) static void put_names(_Atomic uint64_t *to, const stru
     }
 }
 
+/* What all entries of a form have in common. */
+__attribute__((noinline)) static void put_constant(_Atomic uint64_t *to, const struct convoy_call_form *form)
+{
+    put_word(&to[5], form->words[5]);
+    put_word(&to[8], form->words[8]);
+    for (uint32_t i = 0; i < form->list_count; i++) {
+        size_t at = FIXED_WORDS + i * LIST_WORDS;
+        put_word(&to[at], form->words[at]);
+        put_word(&to[at + 1], form->words[at + 1]);
+        put_word(&to[at + 2], form->words[at + 2]);
+    }
+    if (form->named != 0) {
+        put_names(to, form);
+    }
+}
+
 void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_call_form *form,
                               const struct convoy_call_values *values)
 {
     uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
+    uint64_t *form_of = &log->form_of[(number - 1) & (log->entries - 1)];
     _Atomic uint64_t *to = entry_lock(log, number);
     put_word(&to[0], number);
     put_word(&to[1], values->round);
     put_word(&to[2], values->epoch);
     put_word(&to[3], values->tag);
     put_word(&to[4], values->duration_ns);
-    put_word(&to[5], form->words[5]);
     put_word(&to[6], pair(values->votes, values->votes_and));
     put_word(&to[7], form->words[7] | values->votes_or);
-    put_word(&to[8], form->words[8]);
-    const uint64_t *list = form->words + FIXED_WORDS;
-    const uint64_t *end = list + form->list_count * LIST_WORDS;
-    for (_Atomic uint64_t *list_to = to + FIXED_WORDS; list != end; list += LIST_WORDS, list_to += LIST_WORDS) {
-        put_word(&list_to[0], list[0]);
-        put_word(&list_to[1], list[1]);
-        put_word(&list_to[2], list[2]);
-    }
-    if (form->named != 0) {
-        put_names(to, form);
+    if (__builtin_expect(*form_of != form->id, 0)) {
+        put_constant(to, form);
+        *form_of = form->id;
     }
     put_words(to + HEADER_WORDS, values->input, form->input_bytes);
     put_words(to + HEADER_WORDS + words_of(form->input_bytes), values->output, form->output_bytes);

@@ -72,6 +72,7 @@ void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_h
 
 /* What stays the same in the entries of calls that are alike, ready to be put: words of the header, lists included. */
 struct convoy_call_form {
+    uint64_t id; /* of this form in its log, from 1 */
     uint32_t list_count;
     uint32_t named; /* bit i: list i has a name */
     uint32_t input_bytes; /* kept of each */
@@ -93,7 +94,7 @@ struct convoy_call_values {
 };
 
 /* The form of calls that convoy_call_log_put would be given this header and end for. */
-void convoy_call_form_make(struct convoy_call_form *form_out, const struct convoy_call_log *log,
+void convoy_call_form_make(struct convoy_call_form *form_out, struct convoy_call_log *log,
                            const struct convoy_call_header *header, const struct convoy_call_end *end);
 
 /* As convoy_call_log_put. [serialized per group; never blocks; never allocates] */

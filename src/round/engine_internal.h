@@ -9,6 +9,7 @@
 #define CONVOY_ROUND_ENGINE_INTERNAL_H
 
 #include "round/fingerprint.h"
+#include "round/quick.h"
 #include "round/segment.h"
 
 #include "core/clock.h"
@@ -74,6 +75,8 @@ struct convoy_round_pass {
 };
 
 struct convoy_engine {
+    struct convoy_quick_front front; /* first: see quick.h */
+
     /* constant after open */
     struct convoy_runtime *runtime;
     const struct convoy_group_options *group;

@@ -8,34 +8,28 @@
 
 void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_quick *quick_out)
 {
-    bool is_usual = engine->remote == NULL && engine->loss_count == 0 && engine->waiting.is_settled &&
-                    !engine->contribution.is_error && !engine->contribution.errors_as_presence;
+    bool is_usual = engine->remote == NULL && !engine->contribution.is_error &&
+                    !engine->contribution.errors_as_presence && engine->waiting.is_settled &&
+                    !CONVOY_MUTATED(number_before_payload) && !CONVOY_MUTATED(one_cell_for_two);
     quick_out->generation = is_usual ? engine->generation : 0;
     quick_out->fingerprint = engine->fingerprint;
     quick_out->contribution = engine->contribution;
 }
 
-/* Ownership of the line has to come back from the others' processors: it may do so while the call is looked at. */
-static inline void quick_claim(const void *line)
+/* Ownership of the next cell's lines has to come back from the processors of those who have read them, and nobody reads
+ * them any more: asked for now, it does so while other things are done. */
+static inline void quick_claim(const struct convoy_cell *cell, uint32_t payload_bytes)
 {
+    const char *line = (const char *)&cell->word;
+    const char *end = (const char *)cell->payload + payload_bytes;
+    do {
 #if defined(__x86_64__)
-    __asm__ __volatile__("prefetchw %0" : : "m"(*(const char *)line));
+        __asm__ __volatile__("prefetchw %0" : : "m"(*line));
 #else
-    __builtin_prefetch(line, 1);
+        __builtin_prefetch(line, 1);
 #endif
-}
-
-uint8_t *convoy_engine_quick_begin(struct convoy_engine *engine, const struct convoy_quick *quick)
-{
-    struct convoy_cell *cell = engine->own_cells[engine->next_round & 1];
-    quick_claim(&cell->word);
-    bool is_open = quick->generation != engine->generation || engine->loss_count != 0 ||
-                   atomic_load_explicit(&engine->state, memory_order_relaxed) != CONVOY_ENGINE_IDLE ||
-                   convoy_engine_is_unread(engine);
-    if (is_open || CONVOY_MUTATED(number_before_payload) || CONVOY_MUTATED(one_cell_for_two)) {
-        return NULL;
-    }
-    return cell->payload;
+        line += CONVOY_LINE_BYTES;
+    } while (line < end);
 }
 
 /* The cell and its word. false: the word is not what this member left there. */
@@ -64,27 +58,25 @@ static inline bool quick_swap(struct convoy_engine *engine, const struct convoy_
     return true;
 }
 
-convoy_operation convoy_engine_quick_publish(struct convoy_engine *engine, const struct convoy_quick *quick)
+/* Contributed: what other threads may see of that, and whom it may have to wake. */
+static inline void quick_announce(struct convoy_engine *engine, uint64_t round, convoy_operation operation)
 {
-    uint64_t round = engine->next_round;
-    if (!quick_swap(engine, quick, round)) {
-        return 0;
-    }
     CONVOY_POINT(publish_after_swap);
-    engine->error_member = engine->member_count;
     engine->waited = (struct convoy_stats_wait){.kind = CONVOY_WAIT_NONE};
-    convoy_engine_wake(engine);
-    convoy_operation operation = (++engine->operation_count << 8) | 1;
+    if (__builtin_expect(atomic_load(&convoy_segment_head(&engine->segment)->sleepers) != 0, 0)) {
+        convoy_engine_wake(engine);
+    }
+    engine->error_member = engine->member_count;
     atomic_store_explicit(&engine->round, round, memory_order_relaxed);
     atomic_store_explicit(&engine->operation, operation, memory_order_relaxed);
     atomic_store_explicit(&engine->was_stuck, 0, memory_order_relaxed);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
     atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
-    return operation;
 }
 
 /* Pauses, then yields, until a cell holds the word. Who waits longer than that needs a clock. */
-static bool quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell, uint64_t word)
+__attribute__((noinline)) static bool quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell,
+                                                 uint64_t word)
 {
     struct convoy_waiting *waiting = &engine->waiting;
     for (uint32_t i = 0; i < waiting->pauses; i++) {
@@ -109,71 +101,91 @@ static bool quick_wait(struct convoy_engine *engine, const struct convoy_cell *c
     return false;
 }
 
-/* All cells hold the word, and none is anything but a contribution like this member's own. */
-static inline bool quick_look(struct convoy_engine *engine, const struct convoy_quick *quick, uint64_t round,
-                              struct convoy_round_summary *summary_out)
+/* What the others' cells say beside their payloads. */
+struct quick_seen {
+    uint32_t votes_and;
+    uint32_t votes_or;
+    bool is_alike;
+};
+
+/* Cells [from, to) hold the word; `seen` has whether they are contributions like this member's own. */
+static inline bool quick_look(struct convoy_engine *engine, const struct convoy_quick *quick, uint32_t from,
+                              uint32_t to, struct quick_seen *seen)
 {
     const struct convoy_contribution *own = &quick->contribution;
-    const struct convoy_segment *segment = &engine->segment;
-    const uint64_t word = engine->own_words[round & 1];
-    const struct convoy_cell *cell = convoy_segment_cell(segment, 0, round);
-    size_t stride = 2 * segment->geometry.cell_bytes;
-    uint64_t tag = own->tag;
-    bool is_alike = true;
-    uint32_t votes_and = UINT32_MAX;
-    uint32_t votes_or = 0;
-    for (uint32_t local = 0; local < engine->local_count; local++) {
+    const uint64_t word = engine->own_words[engine->next_round & 1];
+    const size_t stride = 2 * engine->segment.geometry.cell_bytes;
+    const uint8_t *at = (const uint8_t *)convoy_segment_cell(&engine->segment, from, engine->next_round);
+    for (uint32_t local = from; local < to; local++, at += stride) {
+        const struct convoy_cell *cell = (const struct convoy_cell *)(const void *)at;
         if (atomic_load_explicit(&cell->word, memory_order_acquire) != word && !quick_wait(engine, cell, word)) {
             return false;
         }
         uint32_t votes = CONVOY_MUTATED(votes_not_merged) ? own->votes : cell->votes;
-        uint64_t theirs = CONVOY_MUTATED(tags_ignored) ? 0 : cell->tag;
-        is_alike &= (cell->fingerprint == quick->fingerprint || CONVOY_MUTATED(fingerprint_ignored)) &
-                    (cell->info == own->payload_bytes) & (theirs == tag || theirs == 0 || tag == 0);
-        tag |= theirs;
-        votes_and &= votes;
-        votes_or |= votes;
-        cell = (const struct convoy_cell *)(const void *)((const uint8_t *)cell + stride);
+        uint64_t tag = CONVOY_MUTATED(tags_ignored) ? own->tag : cell->tag;
+        uint64_t print = CONVOY_MUTATED(fingerprint_ignored) ? quick->fingerprint : cell->fingerprint;
+        seen->is_alike &= ((print ^ quick->fingerprint) | (cell->info ^ own->payload_bytes) | (tag ^ own->tag)) == 0;
+        seen->votes_and &= votes;
+        seen->votes_or |= votes;
     }
-    summary_out->votes_and = votes_and;
-    summary_out->votes_or = votes_or;
-    return is_alike;
+    return true;
 }
 
 /* What the whole way finds after its own publish. */
-__attribute__((noinline)) static bool quick_leave(struct convoy_engine *engine, const struct convoy_quick *quick)
+__attribute__((noinline)) static enum convoy_quick_end quick_leave(struct convoy_engine *engine,
+                                                                   const struct convoy_quick *quick)
 {
+    engine->front.generation = CONVOY_QUICK_NOBODY;
     engine->contribution = quick->contribution;
     engine->printed = quick->contribution.header;
     engine->fingerprint = engine->reference = quick->fingerprint;
     engine->scan = 0;
-    engine->error_member = engine->member_count;
     atomic_store_explicit(&engine->is_unread, 1, memory_order_relaxed);
-    return false;
+    return CONVOY_QUICK_OPEN;
 }
 
-bool convoy_engine_quick_await(struct convoy_engine *engine, const struct convoy_quick *quick,
-                               struct convoy_round_summary *summary_out, struct convoy_quick_payloads *payloads_out)
+/* As convoy_engine_end for a round that is OK. */
+static inline void quick_finish(struct convoy_engine *engine, const struct convoy_quick *quick, uint64_t round)
 {
-    uint64_t round = engine->next_round;
-    if (!quick_look(engine, quick, round, summary_out)) {
-        return quick_leave(engine, quick);
-    }
-    CONVOY_POINT(collect_complete);
-    summary_out->round = round;
-    summary_out->epoch = convoy_engine_epoch(engine);
-    engine->summary = *summary_out;
+    CONVOY_POINT(round_ended);
+    struct convoy_cell *next = engine->own_cells[(round + 1) & 1];
     engine->waited.bytes_received = (uint64_t)quick->contribution.payload_bytes * (engine->local_count - 1);
     engine->ended_status = CONVOY_OK;
     engine->next_round = round + 1;
-    payloads_out->first = convoy_segment_cell(&engine->segment, 0, round)->payload;
-    payloads_out->stride = 2 * engine->segment.geometry.cell_bytes;
-    payloads_out->count = engine->local_count;
-    CONVOY_POINT(round_ended);
+    engine->front.payload = next->payload;
+    quick_claim(next, quick->contribution.payload_bytes);
     uint64_t now_ns = engine->waited.kind < CONVOY_WAIT_YIELD
                           ? atomic_load_explicit(&engine->published_ns, memory_order_relaxed)
                           : convoy_engine_coarse_ns();
     atomic_store_explicit(&engine->finished_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_IDLE, memory_order_release);
-    return true;
+}
+
+enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                                struct convoy_round_summary *summary_out,
+                                                struct convoy_quick_round *round_out)
+{
+    uint64_t round = engine->next_round;
+    if (!quick_swap(engine, quick, round)) {
+        return CONVOY_QUICK_CLOSED;
+    }
+    round_out->operation = (++engine->operation_count << 8) | 1;
+    quick_announce(engine, round, round_out->operation);
+    uint32_t votes = quick->contribution.votes;
+    struct quick_seen seen = {.votes_and = votes, .votes_or = votes, .is_alike = true};
+    if (!quick_look(engine, quick, 0, engine->local_index, &seen) ||
+        !quick_look(engine, quick, engine->local_index + 1, engine->local_count, &seen) || !seen.is_alike) {
+        return quick_leave(engine, quick);
+    }
+    CONVOY_POINT(collect_complete);
+    summary_out->votes_and = seen.votes_and;
+    summary_out->votes_or = seen.votes_or;
+    summary_out->round = round;
+    summary_out->epoch = convoy_engine_epoch(engine);
+    engine->summary = *summary_out;
+    round_out->payloads = convoy_segment_cell(&engine->segment, 0, round)->payload;
+    round_out->stride = 2 * engine->segment.geometry.cell_bytes;
+    round_out->count = engine->local_count;
+    quick_finish(engine, quick, round);
+    return CONVOY_QUICK_OVER;
 }

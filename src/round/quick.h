@@ -5,40 +5,58 @@
  * otherwise: whatever is not as expected (a late member, a seal, another fingerprint, tag or length, an error row) is
  * left to it, in the state that it expects.
  *
- *   note (once)  begin, publish, await --true---> the payloads are there to be merged, the operation is over and read
- *                  |       |       \----false---> convoy_engine_wait goes on with the operation, which is open
- *                NULL    false  ---------------> nothing was sent: convoy_engine_begin
+ *   note (once)   begin -------- round --OVER---> the payloads are there to be merged; the operation is over and read
+ *                  |              |  \---OPEN---> convoy_engine_wait goes on with the operation
+ *                 NULL          CLOSED ---------> nothing was sent: convoy_engine_begin
  */
 #ifndef CONVOY_ROUND_QUICK_H
 #define CONVOY_ROUND_QUICK_H
 
 #include "round/engine.h"
 
-/* What does not change between such rounds. All zero: none was noted. */
-struct convoy_quick {
-    struct convoy_contribution contribution; /* votes, tag and payload_bytes are the coming round's */
-    uint64_t fingerprint;
-    uint32_t generation;
+#define CONVOY_QUICK_NOBODY UINT32_MAX
+
+/* What begin looks at: the first member of the engine. */
+struct convoy_quick_front {
+    uint32_t generation; /* in which rounds may start the short way now, or NOBODY: an operation is open or unread, a
+                            member is lost, there are several hosts */
+    uint8_t *payload;    /* of the next round */
 };
 
-/* The payloads of a round, in member order; they stay until this member's next begin. */
-struct convoy_quick_payloads {
-    const uint8_t *first;
+/* What does not change between such rounds. All zero: none was noted. */
+struct convoy_quick {
+    uint32_t generation;
+    uint64_t fingerprint;
+    struct convoy_contribution contribution; /* votes, tag and payload_bytes are the coming round's */
+};
+
+/* A round that is over: payloads in member order, `stride` bytes apart; they stay until this member's next round. */
+struct convoy_quick_round {
+    convoy_operation operation;
+    const uint8_t *payloads;
     size_t stride;
     uint32_t count;
+};
+
+enum convoy_quick_end {
+    CONVOY_QUICK_CLOSED,
+    CONVOY_QUICK_OPEN, /* operation is set */
+    CONVOY_QUICK_OVER,
 };
 
 /* After an operation that ended OK: the next one may go the short way. Where none can, nothing is noted. */
 void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_quick *quick_out);
 
 /* As convoy_engine_begin; NULL: the short way is closed. */
-uint8_t *convoy_engine_quick_begin(struct convoy_engine *engine, const struct convoy_quick *quick);
+static inline uint8_t *convoy_engine_quick_begin(const struct convoy_engine *engine, const struct convoy_quick *quick)
+{
+    const struct convoy_quick_front *front = (const struct convoy_quick_front *)(const void *)engine;
+    return front->generation == quick->generation ? front->payload : NULL;
+}
 
-/* Contributes quick->contribution. Returns the operation, or 0: nothing was sent. */
-convoy_operation convoy_engine_quick_publish(struct convoy_engine *engine, const struct convoy_quick *quick);
-
-/* Waits a little for the others. */
-bool convoy_engine_quick_await(struct convoy_engine *engine, const struct convoy_quick *quick,
-                               struct convoy_round_summary *summary_out, struct convoy_quick_payloads *payloads_out);
+/* Contributes quick->contribution and waits a little for the others. */
+enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                                struct convoy_round_summary *summary_out,
+                                                struct convoy_quick_round *round_out);
 
 #endif

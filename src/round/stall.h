@@ -18,6 +18,19 @@ void convoy_stall_init(struct convoy_stall *stall, uint64_t interval);
  * One round is over. has_moved: something changed in it, or there was nothing that could (an idle group does not
  * stall). True when a notice is due: at `interval` rounds in a row without progress and at every multiple of it.
  */
-bool convoy_stall_round(struct convoy_stall *stall, bool has_moved);
+static inline bool convoy_stall_round(struct convoy_stall *stall, bool has_moved);
+
+/* The part of it for rounds without progress. */
+bool convoy_stall_still(struct convoy_stall *stall);
+
+static inline bool convoy_stall_round(struct convoy_stall *stall, bool has_moved)
+{
+    if (has_moved) {
+        stall->still = 0;
+        stall->since_notice = 0;
+        return false;
+    }
+    return convoy_stall_still(stall);
+}
 
 #endif

@@ -99,20 +99,6 @@ static inline void convoy_stats_add(_Atomic uint64_t *counter, uint64_t amount)
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
 }
 
-/* convoy_stats_round for the usual round: it ended OK, and nothing beside these is to be counted. */
-static inline void convoy_stats_round_ok(struct convoy_group_stats *stats, uint32_t operation, uint64_t entries,
-                                         uint64_t bytes_sent, uint64_t call_ns)
-{
-    struct convoy_operation_stats *counters = &stats->operations[operation - CONVOY_OPERATION_POLL];
-    convoy_stats_add(&counters->outcomes[CONVOY_STATS_OUTCOME_OK], 1);
-    convoy_stats_add(&counters->waits[CONVOY_WAIT_NONE], 1);
-    convoy_stats_add(&counters->entries, entries);
-    convoy_stats_add(&counters->bytes_sent, bytes_sent);
-    if (call_ns != 0) {
-        convoy_latency_record(&counters->call_ns, call_ns);
-    }
-}
-
 /* How the round that was counted last was waited for: moves it from "none" to that kind. wait_kind NONE counts bytes
  * only. [serialized per group; never blocks; never allocates] */
 struct convoy_stats_wait {
@@ -124,6 +110,27 @@ struct convoy_stats_wait {
     uint64_t bytes_received;
 };
 void convoy_stats_waited(struct convoy_group_stats *stats, uint32_t operation, const struct convoy_stats_wait *wait);
+
+/* convoy_stats_round and convoy_stats_waited for the usual round: it ended OK, and nothing beside these is to be
+ * counted. */
+static inline void convoy_stats_round_ok(struct convoy_group_stats *stats, uint32_t operation, uint64_t entries,
+                                         uint64_t bytes_sent, const struct convoy_stats_wait *wait, uint64_t call_ns)
+{
+    struct convoy_operation_stats *counters = &stats->operations[operation - CONVOY_OPERATION_POLL];
+    convoy_stats_add(&counters->outcomes[CONVOY_STATS_OUTCOME_OK], 1);
+    convoy_stats_add(&counters->entries, entries);
+    convoy_stats_add(&counters->bytes_sent, bytes_sent);
+    if (__builtin_expect(call_ns != 0, 0)) {
+        convoy_latency_record(&counters->call_ns, call_ns);
+    }
+    if (__builtin_expect(wait->kind <= CONVOY_WAIT_SPIN && wait->wakes == 0, 1)) {
+        convoy_stats_add(&counters->waits[wait->kind], 1);
+        convoy_stats_add(&counters->bytes_received, wait->bytes_received);
+        return;
+    }
+    convoy_stats_add(&counters->waits[CONVOY_WAIT_NONE], 1);
+    convoy_stats_waited(stats, operation, wait);
+}
 
 /* [any thread; never blocks] */
 void convoy_stats_event(struct convoy_group_stats *stats, enum convoy_stats_event event);

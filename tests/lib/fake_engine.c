@@ -12,6 +12,7 @@
 #define MEMBERS_MAX 16u
 
 struct convoy_engine {
+    struct convoy_quick_front front; /* first, as in the real one */
     struct fake_group *group;
     uint32_t index;
     uint32_t host;
@@ -47,6 +48,7 @@ struct fake_group *fake_group_create(uint32_t member_count, size_t blob_bytes)
     group->round = 1;
     group->epoch = 7;
     for (uint32_t i = 0; i < member_count; i++) {
+        group->engines[i].front.generation = CONVOY_QUICK_NOBODY;
         group->engines[i].group = group;
         group->engines[i].index = i;
         group->engines[i].payload = aligned_alloc(32, (blob_bytes + 31) / 32 * 32);
@@ -321,26 +323,13 @@ void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_
     quick_out->generation = 0;
 }
 
-uint8_t *convoy_engine_quick_begin(struct convoy_engine *engine, const struct convoy_quick *quick)
-{
-    (void)engine;
-    (void)quick;
-    return NULL;
-}
-
-convoy_operation convoy_engine_quick_publish(struct convoy_engine *engine, const struct convoy_quick *quick)
-{
-    (void)engine;
-    (void)quick;
-    return 0;
-}
-
-bool convoy_engine_quick_await(struct convoy_engine *engine, const struct convoy_quick *quick,
-                               struct convoy_round_summary *summary_out, struct convoy_quick_payloads *payloads_out)
+enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                                struct convoy_round_summary *summary_out,
+                                                struct convoy_quick_round *round_out)
 {
     (void)engine;
     (void)quick;
     (void)summary_out;
-    (void)payloads_out;
-    return false;
+    (void)round_out;
+    return CONVOY_QUICK_CLOSED;
 }
