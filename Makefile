@@ -24,7 +24,7 @@ NET_SOURCES := auth bootstrap dial fd_channel frame gather handshake hello host_
 ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_peers remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal segment stall stats stats_prometheus wait
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 quick result table two_level
-SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement row schema sync
+SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
 CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options scheduler trace two_hosts version

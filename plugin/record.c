@@ -352,6 +352,14 @@ __attribute__((noinline)) static void record_sync_whole(struct convoy_record *re
     record_log_sync(record, round, call_ns);
 }
 
+static inline void record_sync_form(struct convoy_record *record, const struct convoy_call_form *form,
+                                    const struct convoy_call_values *values, uint32_t width)
+{
+    record->is_broken = false;
+    convoy_call_log_put_form(record->log, form, values);
+    record_count_ok(record, CONVOY_OPERATION_SYNC, 1, width * 8u, values->duration_ns);
+}
+
 void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round)
 {
     const struct convoy_record_input *input = &record->inputs[record->input];
@@ -371,7 +379,12 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     values.votes_or = round->result->votes_or;
     values.input = input->row;
     values.output = round->result->table;
-    record->is_gathering = record->is_broken = false;
-    convoy_call_log_put_form(record->log, &record->sync_forms[has_row], &values);
-    record_count_ok(record, CONVOY_OPERATION_SYNC, 1, round->width * 8u, values.duration_ns);
+    record->is_gathering = false;
+    record_sync_form(record, &record->sync_forms[has_row], &values, round->width);
+}
+
+void convoy_record_sync_short(struct convoy_record *record, struct convoy_call_values *values, uint32_t width)
+{
+    values->duration_ns = record_take_time(record);
+    record_sync_form(record, &record->sync_forms[1], values, width);
 }

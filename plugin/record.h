@@ -105,4 +105,12 @@ struct convoy_record_sync {
 };
 void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round);
 
+/* Whether the form of sync rounds with row and table is known, so that rounds may be recorded in short: `values` but for
+ * the duration, and the width. */
+static inline bool convoy_record_has_sync_form(const struct convoy_record *record)
+{
+    return record->has_sync_forms[1] && !record->is_gathering;
+}
+void convoy_record_sync_short(struct convoy_record *record, struct convoy_call_values *values, uint32_t width);
+
 #endif

@@ -6,6 +6,7 @@
 #include "tables.h"
 
 #include "sync/padding.h"
+#include "sync/quick.h"
 
 /* A result and its report at full size; `full` is the caller's own memory when that has the current size already and
  * asks for no report (the core writes it only on OK). */
@@ -176,22 +177,40 @@ __attribute__((noinline)) static int32_t gather_foreign(struct convoy_group *gro
     return status;
 }
 
-static int32_t gather_current(struct convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,
-                              struct convoy_sync_result *result_out, struct convoy_error *error)
+/* The rest of gather after the short way was closed, or has left the operation open. */
+__attribute__((noinline)) static int32_t gather_whole(struct convoy_group *group, const struct convoy_sync_call *call,
+                                                      uint64_t timeout_ns, struct convoy_sync_result *result_out,
+                                                      struct convoy_error *error, convoy_operation operation)
 {
-    int32_t status = sync_settle(group, error);
+    int32_t status = operation != 0 ? CONVOY_OK : sync_settle(group, error);
     if (status != CONVOY_OK) {
         return status;
     }
-    convoy_record_start(&group->record);
     convoy_record_sync_prepare(&group->record, call, group->schema.count);
-    status = convoy_sync_gather(group->sync, call, timeout_ns, result_out, error);
+    status = operation != 0 ? convoy_sync_wait(group->sync, operation, timeout_ns, result_out, error)
+                            : convoy_sync_gather(group->sync, call, timeout_ns, result_out, error);
     convoy_record_sync_started(&group->record, status);
     sync_record(group, result_out, status);
     if (status == CONVOY_OK) {
         result_out->written_bytes = sizeof *result_out;
     }
     return status;
+}
+
+static inline int32_t gather_current(struct convoy_group *group, const struct convoy_sync_call *call,
+                                     uint64_t timeout_ns, struct convoy_sync_result *result_out,
+                                     struct convoy_error *error)
+{
+    struct convoy_call_values values;
+    convoy_operation operation = 0;
+    convoy_record_start(&group->record);
+    if (result_out->table != NULL && convoy_record_has_sync_form(&group->record) &&
+        convoy_sync_quick(group->sync, call, result_out, &values, &operation) == CONVOY_QUICK_OVER) {
+        convoy_record_sync_short(&group->record, &values, group->schema.count);
+        result_out->written_bytes = sizeof *result_out;
+        return CONVOY_OK;
+    }
+    return gather_whole(group, call, timeout_ns, result_out, error, operation);
 }
 
 static int32_t table_gather(convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,

@@ -192,7 +192,9 @@ static void plain_note(struct convoy_poll *poll, const struct convoy_poll_call *
         poll->digests[i] = list->digest;
     }
     poll->is_plain = is_plain;
-    convoy_poll_quick_keep(poll, call);
+    if (is_plain) {
+        convoy_poll_quick_keep(poll, call);
+    }
 }
 
 int32_t convoy_contribute_whole(struct convoy_poll *poll, const struct convoy_poll_call *call,

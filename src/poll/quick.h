@@ -27,7 +27,7 @@ enum convoy_poll_quick {
 enum convoy_poll_quick convoy_poll_quick(struct convoy_poll *poll, const struct convoy_poll_call *call,
                                          struct convoy_poll_result *result);
 
-/* After a call was contributed the whole way: keeps what the next one will be compared with. */
+/* After a call of plain lists was contributed the whole way: keeps what the next one will be compared with. */
 void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_call *call);
 
 /* After its round ended OK and was recorded: whether the next one may go this way. */

@@ -104,8 +104,7 @@ static void deliver_slot(const struct convoy_grid *grid, const struct convoy_gat
     }
 }
 
-/* Whether the rows as they were gathered are the table: everybody there, everything carried, no slot to spare. */
-static bool deliver_is_whole(const struct convoy_grid *grid, const struct convoy_gather *gather)
+bool convoy_deliver_is_whole(const struct convoy_grid *grid, const struct convoy_gather *gather)
 {
     return grid->is_whole && !gather->form.has_slot && gather->mask.is_full &&
            gather->present == grid->member_count && grid->member_count == grid->slots * grid->inner;
@@ -146,8 +145,7 @@ static void deliver_reduced(const struct convoy_grid *grid, const struct convoy_
     }
 }
 
-/* The common case in a few copies; the same as deliver_each would write. */
-static void deliver_whole(const struct convoy_grid *grid, const struct convoy_gather *gather,
+void convoy_deliver_whole(const struct convoy_grid *grid, const struct convoy_gather *gather,
                           struct convoy_sync_result *result_out)
 {
     size_t row = 8 * (size_t)grid->width;
@@ -189,8 +187,8 @@ static void deliver_each(const struct convoy_grid *grid, const struct convoy_gat
 void convoy_deliver_write(const struct convoy_grid *grid, const struct convoy_gather *gather,
                           const struct convoy_placement *placement, struct convoy_sync_result *result_out)
 {
-    if (deliver_is_whole(grid, gather)) {
-        deliver_whole(grid, gather, result_out);
+    if (convoy_deliver_is_whole(grid, gather)) {
+        convoy_deliver_whole(grid, gather, result_out);
     } else {
         deliver_each(grid, gather, placement, result_out);
     }

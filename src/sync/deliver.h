@@ -17,6 +17,12 @@ int32_t convoy_deliver_check(const struct convoy_grid *grid, const struct convoy
 void convoy_deliver_write(const struct convoy_grid *grid, const struct convoy_gather *gather,
                           const struct convoy_placement *placement, struct convoy_sync_result *result_out);
 
+/* Whether the rows as they were gathered are the table: everybody there, everything carried, no slot to spare. Then this
+ * writes table, first, reduced and presence as convoy_deliver_write would, in a few copies. */
+bool convoy_deliver_is_whole(const struct convoy_grid *grid, const struct convoy_gather *gather);
+void convoy_deliver_whole(const struct convoy_grid *grid, const struct convoy_gather *gather,
+                          struct convoy_sync_result *result_out);
+
 /* Text of a round whose members disagree, with both ids. Returns DIVERGED. */
 int32_t convoy_deliver_conflict(const struct convoy_conflict *conflict, const struct convoy_gather *gather,
                                 const int32_t *member_ids, uint64_t round, struct convoy_error *error);

@@ -1,32 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sync/sync.h"
+#include "sync/sync_parts.h"
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "sync/alone.h"
 #include "sync/deliver.h"
 #include "sync/intake.h"
+#include "sync/quick.h"
 
 #include <string.h>
-
-enum { RESULT_WORDS = 8 };
-
-struct convoy_sync {
-    struct convoy_engine *engine;
-    const int32_t *member_ids;
-    uint32_t own_index;
-    convoy_operation operation; /* last one published here; the group's others are no gathers */
-    struct convoy_grid grid;
-    struct convoy_gather gather;
-    struct convoy_placement placement;
-    struct convoy_alone alone;
-    struct convoy_round_header header; /* all but the policy */
-    uint64_t checked[RESULT_WORDS];    /* arrays and capacities of the last result that passed the check */
-};
-
-_Static_assert(offsetof(struct convoy_sync_result, report) - offsetof(struct convoy_sync_result, table) ==
-                   RESULT_WORDS * sizeof(uint64_t),
-               "the arrays of a result are four pairs of words");
 
 int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convoy_sync **sync_out,
                          struct convoy_error *error)
@@ -92,6 +73,7 @@ static int32_t sync_publish(struct convoy_sync *sync, const struct convoy_sync_c
         return sync_start_alone(sync, call, is_error, operation_out);
     }
     uint8_t *payload;
+    sync->quick.generation = 0;
     int32_t status = convoy_engine_begin(sync->engine, &payload, error);
     if (status != CONVOY_OK) {
         return status;
@@ -183,6 +165,7 @@ static int32_t sync_end(struct convoy_sync *sync, convoy_operation operation, in
                         struct convoy_error *error)
 {
     if (status == CONVOY_OK) {
+        convoy_sync_quick_note(sync);
         return sync_finish(sync, operation, summary, result_out, error);
     }
     if (result_out->report != NULL && sync_has_report(status)) {
@@ -191,24 +174,20 @@ static int32_t sync_end(struct convoy_sync *sync, convoy_operation operation, in
     return status;
 }
 
-/* Whether the result's arrays will do. Those of the call before did, and usually it is them again. */
+int32_t convoy_sync_check_room_any(struct convoy_sync *sync, const struct convoy_sync_result *result,
+                                   struct convoy_error *error)
+{
+    int32_t status = convoy_deliver_check(&sync->grid, result, error);
+    if (status == CONVOY_OK) {
+        memcpy(sync->checked, (const char *)result + offsetof(struct convoy_sync_result, table), sizeof sync->checked);
+    }
+    return status;
+}
+
 static inline int32_t sync_check_room(struct convoy_sync *sync, const struct convoy_sync_result *result,
                                       struct convoy_error *error)
 {
-    uint64_t words[RESULT_WORDS];
-    uint64_t different = 0;
-    memcpy(words, (const char *)result + offsetof(struct convoy_sync_result, table), sizeof words);
-    for (uint32_t i = 0; i < RESULT_WORDS; i++) {
-        different |= words[i] ^ sync->checked[i];
-    }
-    if (different == 0) {
-        return CONVOY_OK;
-    }
-    int32_t status = convoy_deliver_check(&sync->grid, result, error);
-    if (status == CONVOY_OK) {
-        memcpy(sync->checked, words, sizeof words);
-    }
-    return status;
+    return convoy_sync_has_room(sync, result) ? CONVOY_OK : convoy_sync_check_room_any(sync, result, error);
 }
 
 /* Before the engine is asked: the operation is a gather's, and its result has room. */

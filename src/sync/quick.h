@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The blocking gather of plain rows (no mask, no slots, nothing cut) by members that are all there: over the engine's
+ * short way (round/quick.h), and into a merge state that such a round has left as it must be.
+ */
+#ifndef CONVOY_SYNC_QUICK_H
+#define CONVOY_SYNC_QUICK_H
+
+#include "round/call_log.h"
+#include "round/quick.h"
+#include "sync/sync.h"
+
+/* After a round that ended OK: whether the next one may go this way. */
+void convoy_sync_quick_note(struct convoy_sync *sync);
+
+/* CLOSED: nothing was sent, convoy_sync_gather is to be called. OPEN: operation_out is to be waited for. OVER: the
+ * result is written; values_out has what the call log wants, but for the duration (row and table stay until the next
+ * call). */
+enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct convoy_sync_call *call,
+                                        struct convoy_sync_result *result, struct convoy_call_values *values_out,
+                                        convoy_operation *operation_out);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of sync, shared by sync.c and quick.c. Nothing else includes it. */
+#ifndef CONVOY_SYNC_SYNC_PARTS_H
+#define CONVOY_SYNC_SYNC_PARTS_H
+
+#include "round/quick.h"
+#include "sync/alone.h"
+#include "sync/placement.h"
+#include "sync/sync.h"
+
+#include <string.h>
+
+enum { CONVOY_SYNC_RESULT_WORDS = 8 };
+
+struct convoy_sync {
+    struct convoy_engine *engine;
+    const int32_t *member_ids;
+    uint32_t own_index;
+    convoy_operation operation; /* last one published here; the group's others are no gathers */
+    struct convoy_grid grid;
+    struct convoy_gather gather;
+    struct convoy_placement placement;
+    struct convoy_alone alone;
+    struct convoy_round_header header; /* all but the policy */
+    uint64_t checked[CONVOY_SYNC_RESULT_WORDS]; /* arrays and capacities of the last result that passed the check */
+    struct convoy_quick quick; /* of a plain round that filled the whole table (quick.c) */
+};
+
+_Static_assert(offsetof(struct convoy_sync_result, report) - offsetof(struct convoy_sync_result, table) ==
+                   CONVOY_SYNC_RESULT_WORDS * sizeof(uint64_t),
+               "the arrays of a result are four pairs of words");
+
+/* Whether the result's arrays will do. Those of the call before did, and usually it is them again. */
+int32_t convoy_sync_check_room_any(struct convoy_sync *sync, const struct convoy_sync_result *result,
+                                   struct convoy_error *error);
+
+static inline bool convoy_sync_has_room(const struct convoy_sync *sync, const struct convoy_sync_result *result)
+{
+    uint64_t words[CONVOY_SYNC_RESULT_WORDS];
+    uint64_t different = 0;
+    memcpy(words, (const char *)result + offsetof(struct convoy_sync_result, table), sizeof words);
+    for (uint32_t i = 0; i < CONVOY_SYNC_RESULT_WORDS; i++) {
+        different |= words[i] ^ sync->checked[i];
+    }
+    return different == 0;
+}
+
+#endif
