@@ -7,6 +7,7 @@
 #include "poll/check.h"
 #include "poll/contribute.h"
 #include "poll/result.h"
+#include "poll/states_wide.h"
 #include "poll/two_level.h"
 
 #include <string.h>
@@ -47,6 +48,7 @@ int32_t convoy_poll_open(const struct convoy_poll_options *options, struct convo
     poll->record = options->record;
     poll->repeat = options->repeat;
     poll->record_user = options->record_user;
+    poll->has_wide = convoy_states_are_wide();
     poll->own = poll;
     atomic_init(&poll->waits_in, poll->engine);
     int32_t status = convoy_inject_init(&poll->inject, options->group->poll_faults, error);

@@ -113,6 +113,7 @@ struct convoy_poll {
     bool is_recorded;  /* the end was recorded */
     bool is_finished;  /* the engine said OK and the outcome was made */
     bool has_own;      /* the outcome in own order is there */
+    bool has_wide;     /* long lists go by states_wide.h */
     bool has_counts;   /* of the last result: foreign, injected, demoted or unknown states may be counted in it */
     int32_t status;    /* with is_finished: OK or LIMIT */
     struct convoy_round_summary summary;

@@ -3,7 +3,7 @@
 
 #include "core/fault.h"
 #include "poll/positional.h"
-#include "poll/states.h"
+#include "poll/states_wide.h"
 
 #include <string.h>
 
@@ -57,12 +57,16 @@ LISTS_INLINE bool call_is_alike(const struct convoy_poll *poll, const struct con
 }
 
 /* false: a state is out of range, which the whole way says in words. */
-LISTS_INLINE bool states_take(const struct convoy_poll_call *call, uint8_t *payload, size_t count)
+LISTS_INLINE bool states_take(const struct convoy_poll *poll, const struct convoy_poll_call *call, uint8_t *payload,
+                              size_t count)
 {
     bool is_known = true;
     for (size_t i = 0; i < count; i++) {
-        is_known &= convoy_states_copy(payload, call->lists[i].states, call->lists[i].count);
-        payload += call->lists[i].count;
+        const struct convoy_poll_list *list = &call->lists[i];
+        bool is_wide = list->count >= CONVOY_STATES_WIDE && poll->has_wide;
+        is_known &= is_wide ? convoy_states_copy_wide(payload, list->states, list->count)
+                            : convoy_states_copy(payload, list->states, list->count);
+        payload += list->count;
     }
     return is_known;
 }
@@ -83,8 +87,10 @@ static inline bool states_merge(struct convoy_poll *poll, const struct convoy_qu
     struct convoy_positional *positional = &poll->keyed.positional;
     convoy_positional_begin(positional);
     poll->has_counts = false;
-    struct convoy_states_seen seen =
-        convoy_states_merge(poll->positional_states, &lists, poll->quick.engine.contribution.payload_bytes);
+    size_t count = poll->quick.engine.contribution.payload_bytes;
+    struct convoy_states_seen seen = count >= CONVOY_STATES_WIDE && poll->has_wide
+                                         ? convoy_states_merge_wide(poll->positional_states, &lists, count)
+                                         : convoy_states_merge(poll->positional_states, &lists, count);
     if (__builtin_expect((seen.unknown & CONVOY_STATES_HIGH_BITS) != 0 || CONVOY_MUTATED(min_is_max), 0)) {
         merge_each(poll, round);
     }
@@ -98,8 +104,8 @@ LISTS_INLINE void result_write(const struct convoy_poll *poll, const struct conv
     for (size_t i = 0; i < count; i++) {
         struct convoy_poll_list_result *out = &result->lists[i];
         size_t entries = call->lists[i].count;
-        if (out->states != NULL) {
-            (void)convoy_states_copy(out->states, states, entries);
+        if (out->states != NULL && entries != 0) {
+            memcpy(out->states, states, entries);
         }
         states += entries;
         out->states_count = entries;
@@ -140,7 +146,7 @@ LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const 
                                                 struct convoy_poll_result *result, uint8_t *payload, size_t count)
 {
     struct convoy_quick_round round;
-    if (!call_is_alike(poll, call, result, count) || !states_take(call, payload, count)) {
+    if (!call_is_alike(poll, call, result, count) || !states_take(poll, call, payload, count)) {
         return CONVOY_POLL_QUICK_CLOSED;
     }
     poll->quick.engine.contribution.tag = poll->tag = call->tag;
