@@ -11,7 +11,10 @@ void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_c
 {
     poll->quick.list_count = call->list_count;
     for (size_t i = 0; i < call->list_count; i++) {
-        poll->quick.lists[i] = call->lists[i];
+        const struct convoy_poll_list *list = &call->lists[i];
+        poll->quick.lists[i] = (struct convoy_poll_short_list){list->name_length, list->count,  list->state_stride,
+                                                               list->state_bytes, list->flags, list->digest,
+                                                               list->stamp_stride};
     }
 }
 
@@ -25,7 +28,7 @@ void convoy_poll_quick_note(struct convoy_poll *poll)
 /* The kept list is plain (contribute.h), so one that does not differ from it in these fields is plain too. */
 static inline bool list_is_alike(const struct convoy_poll *poll, const struct convoy_poll_list *list, size_t index)
 {
-    const struct convoy_poll_list *kept = &poll->quick.lists[index];
+    const struct convoy_poll_short_list *kept = &poll->quick.lists[index];
     uint64_t different = (list->name_length ^ kept->name_length) | (list->count ^ kept->count) |
                          (list->state_stride ^ kept->state_stride) | (list->state_bytes ^ kept->state_bytes) |
                          (list->flags ^ kept->flags) | (list->digest ^ kept->digest) |

@@ -15,7 +15,15 @@ struct convoy_poll;
 struct convoy_poll_short {
     struct convoy_quick engine; /* generation 0: there is none */
     size_t list_count;
-    struct convoy_poll_list lists[CONVOY_POLL_LISTS_MAX]; /* the fields that are compared; names are the capture's */
+    struct convoy_poll_short_list {
+        size_t name_length; /* the name is in the capture */
+        size_t count;
+        size_t state_stride;
+        uint32_t state_bytes;
+        uint32_t flags;
+        uint64_t digest;
+        size_t stamp_stride;
+    } lists[CONVOY_POLL_LISTS_MAX];
 };
 
 enum convoy_poll_quick {

@@ -11,6 +11,7 @@
 #define HEADER_WORDS (sizeof(struct convoy_call_header) / WORD)
 #define FIXED_WORDS (offsetof(struct convoy_call_header, lists) / WORD)
 #define LIST_WORDS (sizeof(struct convoy_call_list) / WORD)
+#define FRONT_WORDS 2u /* sequence number, and the form that the entry was put with (0 = put in another way) */
 #define LINE_WORDS 8u /* of a cache line */
 #define READ_TRIES 16 /* a writer would have to overwrite the same entry as often while one copy is made */
 
@@ -23,11 +24,11 @@ struct convoy_call_log {
     uint32_t entry_bytes;
     size_t entry_words; /* of the whole entry: sequence, header, payload */
     _Atomic uint64_t count;
-    struct convoy_call_header open; /* the writer's copy of the entry that was started last */
     uint64_t forms;                 /* made so far */
     _Atomic uint64_t *words;        /* [entries][entry_words]; entries start on cache lines */
     void *memory;
-    uint64_t *form_of;              /* [entries] the form that an entry was put with; 0 = it was put in another way */
+    bool has_open;                  /* an entry was started, and no other put after it */
+    struct convoy_call_header open; /* the writer's copy of it */
 };
 
 /* -- words --------------------------------------------------------------------------------------------------------- */
@@ -124,14 +125,13 @@ static uint32_t power_of_two(uint32_t entries)
 int32_t convoy_call_log_create(uint32_t entries, uint32_t entry_bytes, struct convoy_call_log **log_out)
 {
     uint32_t count = power_of_two(entries);
-    size_t entry_words = (1 + HEADER_WORDS + words_of(entry_bytes) + LINE_WORDS - 1) / LINE_WORDS * LINE_WORDS;
+    size_t entry_words = (FRONT_WORDS + HEADER_WORDS + words_of(entry_bytes) + LINE_WORDS - 1) / LINE_WORDS * LINE_WORDS;
     struct convoy_call_log *log = convoy_memory_zalloc(sizeof *log);
     if (log == NULL) {
         return CONVOY_NO_MEMORY;
     }
     log->memory = convoy_memory_zalloc((count * entry_words + LINE_WORDS) * WORD); /* pages that no call fills stay unused */
-    log->form_of = convoy_memory_array(count, sizeof *log->form_of);
-    if (log->memory == NULL || log->form_of == NULL) {
+    if (log->memory == NULL) {
         convoy_call_log_destroy(log);
         return CONVOY_NO_MEMORY;
     }
@@ -146,7 +146,6 @@ int32_t convoy_call_log_create(uint32_t entries, uint32_t entry_bytes, struct co
 void convoy_call_log_destroy(struct convoy_call_log *log)
 {
     if (log != NULL) {
-        convoy_memory_free(log->form_of);
         convoy_memory_free(log->memory);
     }
     convoy_memory_free(log);
@@ -165,12 +164,12 @@ static _Atomic uint64_t *entry_lock(struct convoy_call_log *log, uint64_t number
 #if !defined(__SANITIZE_THREAD__) /* it does not know fences: put_values */
     atomic_thread_fence(memory_order_release);
 #endif
-    return entry + 1;
+    return entry + FRONT_WORDS;
 }
 
 static void entry_unlock(_Atomic uint64_t *header_words)
 {
-    _Atomic uint64_t *sequence = header_words - 1;
+    _Atomic uint64_t *sequence = header_words - FRONT_WORDS;
     atomic_store_explicit(sequence, atomic_load_explicit(sequence, memory_order_relaxed) + 1, memory_order_release);
 }
 
@@ -180,6 +179,7 @@ void convoy_call_log_start(struct convoy_call_log *log, const struct convoy_call
     uint32_t lists = header->list_count < CONVOY_CALL_LISTS_MAX ? header->list_count : CONVOY_CALL_LISTS_MAX;
     uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
     memcpy(open, header, header_bytes(lists));
+    log->has_open = true;
     open->number = number;
     open->status = CONVOY_IN_PROGRESS;
     open->list_count = lists;
@@ -189,7 +189,7 @@ void convoy_call_log_start(struct convoy_call_log *log, const struct convoy_call
         open->lists[i].output_count = 0;
     }
     _Atomic uint64_t *words = entry_lock(log, number);
-    log->form_of[(number - 1) & (log->entries - 1)] = 0;
+    put_word(words - 1, 0);
     put_words(words, open, header_bytes(lists));
     put_words(words + HEADER_WORDS, input, kept(header->input_bytes, log->entry_bytes));
     entry_unlock(words);
@@ -199,7 +199,7 @@ void convoy_call_log_start(struct convoy_call_log *log, const struct convoy_call
 void convoy_call_log_end(struct convoy_call_log *log, const struct convoy_call_end *end)
 {
     struct convoy_call_header *open = &log->open;
-    if (open->number == 0) {
+    if (!log->has_open) {
         return; /* nothing was started */
     }
     open->status = end->status;
@@ -271,6 +271,7 @@ __attribute__((noinline)) static void put_names(_Atomic uint64_t *to, const stru
 /* What all entries of a form have in common. */
 __attribute__((noinline)) static void put_constant(_Atomic uint64_t *to, const struct convoy_call_form *form)
 {
+    put_word(to - 1, form->id);
     put_word(&to[5], form->words[5]);
     put_word(&to[8], form->words[8]);
     for (uint32_t i = 0; i < form->list_count; i++) {
@@ -288,7 +289,6 @@ void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_c
                               const struct convoy_call_values *values)
 {
     uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
-    uint64_t *form_of = &log->form_of[(number - 1) & (log->entries - 1)];
     _Atomic uint64_t *to = entry_lock(log, number);
     put_word(&to[0], number);
     put_word(&to[1], values->round);
@@ -297,14 +297,13 @@ void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_c
     put_word(&to[4], values->duration_ns);
     put_word(&to[6], pair(values->votes, values->votes_and));
     put_word(&to[7], form->words[7] | values->votes_or);
-    if (__builtin_expect(*form_of != form->id, 0)) {
+    if (__builtin_expect(atomic_load_explicit(to - 1, memory_order_relaxed) != form->id, 0)) {
         put_constant(to, form);
-        *form_of = form->id;
     }
     put_values(to + HEADER_WORDS, values->input, form->input_bytes);
     put_values(to + HEADER_WORDS + words_of(form->input_bytes), values->output, form->output_bytes);
     entry_unlock(to);
-    log->open.number = 0; /* an end without a start of its own changes nothing */
+    log->has_open = false; /* an end without a start of its own changes nothing */
     atomic_store_explicit(&log->count, number, memory_order_release);
 }
 
@@ -358,8 +357,8 @@ bool convoy_call_log_read(const struct convoy_call_log *log, uint64_t number, st
     const _Atomic uint64_t *entry = &log->words[entry_at(log, number)];
     for (int i = 0; i < READ_TRIES; i++) {
         uint64_t before = atomic_load_explicit(entry, memory_order_acquire);
-        get_words(header_out, entry + 1, sizeof *header_out);
-        get_words(bytes_out, entry + 1 + HEADER_WORDS, log->entry_bytes);
+        get_words(header_out, entry + FRONT_WORDS, sizeof *header_out);
+        get_words(bytes_out, entry + FRONT_WORDS + HEADER_WORDS, log->entry_bytes);
         uint64_t after = atomic_load_explicit(entry, memory_order_acquire);
         if (before == after && before % 2 == 0) {
             return header_out->number == number;

@@ -4,7 +4,7 @@
  * opens. The thread inside the group's calls writes; any thread reads at any time and never sees half an entry (each
  * has a sequence number, odd while it is written). Entries are binary; only the JSON writer decodes them.
  *
- *   entry   [sequence][header][input bytes of all lists, then output bytes of all lists]
+ *   entry   [sequence][form][header][input bytes of all lists, then output bytes of all lists]
  */
 #ifndef CONVOY_ROUND_CALL_LOG_H
 #define CONVOY_ROUND_CALL_LOG_H

@@ -98,6 +98,8 @@ static int32_t engine_open_local(struct convoy_engine *engine, const struct conv
                                 engine->local.segment_bytes, engine->segment.geometry.total_bytes);
     }
     status = convoy_segment_open(&engine->segment, engine->local.segment_fd, error);
+    engine->cells = engine->segment.base + engine->segment.geometry.cells_offset;
+    engine->cell_bytes = engine->segment.geometry.cell_bytes;
     for (uint32_t parity = 0; parity < 2 && status == CONVOY_OK; parity++) {
         engine->own_cells[parity] = convoy_segment_cell(&engine->segment, engine->local_index, parity);
     }

@@ -75,16 +75,38 @@ struct convoy_round_pass {
 };
 
 struct convoy_engine {
+    /* What every round touches, in few cache lines: the first round after a pause finds all of them cold. */
     struct convoy_quick_front front; /* first: see quick.h */
+    uint64_t next_round;
+    uint64_t own_words[2];            /* last words of own cells, by parity */
+    struct convoy_cell *own_cells[2]; /* by parity */
+    uint32_t local_count;
+    uint32_t local_index;
+    uint64_t cold_prints[2];     /* fingerprint that own cold lines hold, by parity; 0 = none */
+    uint8_t *cells;              /* all cells: [local_count][2] of cell_bytes */
+    size_t cell_bytes;
+    _Atomic uint32_t generation; /* [any] */
+    uint32_t loss_count;         /* members known dead or closed, excluded ones included */
+    uint64_t operation_count;
+    uint32_t error_member;       /* whose error row ended the last round, or member_count */
+    int32_t ended_status;
+    _Atomic uint32_t state;      /* [any] enum convoy_engine_state */
+    _Atomic uint32_t is_unread;  /* [any] the operation's end was not returned by test, wait or abandon yet */
+    _Atomic uint64_t operation;    /* [any] the open one, else the last one */
+    _Atomic uint64_t round;        /* [any] of the open operation, else of the last finished one */
+    _Atomic uint64_t published_ns; /* [any] coarse CLOCK_MONOTONIC of its publish */
+    _Atomic uint64_t finished_ns;  /* [any] coarse, of the last finished round */
+    _Atomic uint32_t was_stuck;    /* [any] a wait for it has ended without a result */
+    uint32_t member_count;
+    struct convoy_round_summary summary;
+    struct convoy_stats_wait waited; /* of the last operation */
+    struct convoy_waiting waiting;
 
     /* constant after open */
     struct convoy_runtime *runtime;
     const struct convoy_group_options *group;
     struct convoy_agreement agreement;
-    uint32_t member_count;
     uint32_t own_index;
-    uint32_t local_count;
-    uint32_t local_index;
     uint32_t *local_members; /* [local_count] member index of each local position, ascending */
     struct convoy_local local;
     struct convoy_segment segment;
@@ -94,40 +116,20 @@ struct convoy_engine {
     bool degrade;
 
     /* the member's place in the group */
-    _Atomic uint32_t generation; /* [any] */
-    uint64_t next_round;
     uint64_t lost[CONVOY_LOST_WORDS]; /* members this generation goes on without */
     _Atomic uint32_t lost_count; /* [any] */
     struct convoy_loss *losses; /* [member_count] */
-    uint32_t loss_count;        /* members known dead or closed, excluded ones included */
-    struct convoy_cell *own_cells[2]; /* by parity */
-    uint64_t own_words[2];      /* last words of own cells, by parity */
-    uint64_t cold_prints[2];    /* fingerprint that own cold lines hold, by parity; 0 = none */
 
     /* the operation */
-    _Atomic uint32_t state;              /* [any] enum convoy_engine_state */
-    _Atomic uint32_t was_stuck;          /* [any] a wait for it has ended without a result */
-    _Atomic uint64_t operation;          /* [any] the open one, else the last one */
-    _Atomic uint64_t round;              /* [any] of the open operation, else of the last finished one */
-    _Atomic uint64_t published_ns;       /* [any] coarse CLOCK_MONOTONIC of its publish */
-    _Atomic uint64_t finished_ns;        /* [any] coarse, of the last finished round */
-    uint64_t operation_count;
     struct convoy_contribution contribution;
     struct convoy_round_header printed; /* what fingerprint is of */
     uint64_t fingerprint;
     uint64_t reference; /* what the others' are compared with: own, or of the first row when own is an error row */
     uint32_t scan; /* local positions below it have arrived */
-    int32_t ended_status;
-    uint32_t error_member; /* whose error row ended the last round, or member_count */
     int32_t error_reason;
     uint32_t failed_member; /* who made the last round fail, or member_count */
-    _Atomic uint32_t is_unread; /* [any] the operation's end was not returned by test, wait or abandon yet */
     bool recovered; /* reopen completed the last operation with a result from another host */
     struct convoy_error ended_error;
-    struct convoy_round_summary summary;
-
-    struct convoy_waiting waiting;
-    struct convoy_stats_wait waited;       /* of the last operation */
     struct convoy_engine_counters counters; /* [any] */
     struct pollfd *pollfds; /* [member_count] scratch of the look for dead peers */
     uint32_t *poll_members; /* [member_count] */

@@ -101,6 +101,12 @@ __attribute__((noinline)) static bool quick_wait(struct convoy_engine *engine, c
     return false;
 }
 
+/* The first member's cell. */
+static inline const uint8_t *quick_cells(const struct convoy_engine *engine, uint64_t round)
+{
+    return (round & 1) != 0 ? engine->cells + engine->cell_bytes : engine->cells;
+}
+
 /* What the others' cells say beside their payloads. */
 struct quick_seen {
     uint32_t votes_and;
@@ -114,8 +120,8 @@ static inline bool quick_look(struct convoy_engine *engine, const struct convoy_
 {
     const struct convoy_contribution *own = &quick->contribution;
     const uint64_t word = engine->own_words[engine->next_round & 1];
-    const size_t stride = 2 * engine->segment.geometry.cell_bytes;
-    const uint8_t *at = (const uint8_t *)convoy_segment_cell(&engine->segment, from, engine->next_round);
+    const size_t stride = 2 * engine->cell_bytes;
+    const uint8_t *at = quick_cells(engine, engine->next_round) + from * stride;
     for (uint32_t local = from; local < to; local++, at += stride) {
         const struct convoy_cell *cell = (const struct convoy_cell *)(const void *)at;
         if (atomic_load_explicit(&cell->word, memory_order_acquire) != word && !quick_wait(engine, cell, word)) {
@@ -183,8 +189,8 @@ enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, co
     summary_out->round = round;
     summary_out->epoch = convoy_engine_epoch(engine);
     engine->summary = *summary_out;
-    round_out->payloads = convoy_segment_cell(&engine->segment, 0, round)->payload;
-    round_out->stride = 2 * engine->segment.geometry.cell_bytes;
+    round_out->payloads = quick_cells(engine, round) + offsetof(struct convoy_cell, payload);
+    round_out->stride = 2 * engine->cell_bytes;
     round_out->count = engine->local_count;
     quick_finish(engine, quick, round);
     return CONVOY_QUICK_OVER;

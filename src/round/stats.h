@@ -47,14 +47,14 @@ struct convoy_stats_sample {
 };
 
 struct convoy_operation_stats {
-    _Atomic uint64_t outcomes[CONVOY_STATS_OUTCOMES];
+    _Atomic uint64_t bytes_sent; /* from here to the first outcome: what every round counts */
+    _Atomic uint64_t bytes_received;
+    _Atomic uint64_t entries;
     _Atomic uint64_t waits[CONVOY_WAIT_KINDS];
+    _Atomic uint64_t outcomes[CONVOY_STATS_OUTCOMES];
     _Atomic uint64_t yields;
     _Atomic uint64_t sleeps;
     _Atomic uint64_t wakes;
-    _Atomic uint64_t bytes_sent;
-    _Atomic uint64_t bytes_received;
-    _Atomic uint64_t entries;
     _Atomic uint64_t unknown_states;
     _Atomic uint64_t foreign_stamps;
     _Atomic uint64_t demoted;
