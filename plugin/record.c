@@ -295,6 +295,16 @@ void convoy_record_sync_prepare(struct convoy_record *record, const struct convo
     }
 }
 
+void convoy_record_sync_prepare_row(struct convoy_record *record, const struct convoy_call_values *values,
+                                    uint32_t width)
+{
+    struct convoy_record_input *input = &record->inputs[record->input ^ 1];
+    input->tag = values->tag;
+    input->votes = values->votes;
+    input->count = width;
+    memcpy(input->row, values->input, width * sizeof input->row[0]);
+}
+
 void convoy_record_sync_started(struct convoy_record *record, int32_t status)
 {
     if (status == CONVOY_OK || (!record_is_refusal(status) && !(record->is_broken && record_is_loss(status)))) {

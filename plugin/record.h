@@ -92,6 +92,10 @@ void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, int
 /* Copies what a sync call of `width` columns brings, before the call. */
 void convoy_record_sync_prepare(struct convoy_record *record, const struct convoy_sync_call *call, uint32_t width);
 
+/* The same from what a short call has kept of it. */
+void convoy_record_sync_prepare_row(struct convoy_record *record, const struct convoy_call_values *values,
+                                    uint32_t width);
+
 /* The call went out, or was refused by status: what was prepared is the open round's, or nobody's. */
 void convoy_record_sync_started(struct convoy_record *record, int32_t status);
 

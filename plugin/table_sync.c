@@ -177,18 +177,10 @@ __attribute__((noinline)) static int32_t gather_foreign(struct convoy_group *gro
     return status;
 }
 
-/* The rest of gather after the short way was closed, or has left the operation open. */
-__attribute__((noinline)) static int32_t gather_whole(struct convoy_group *group, const struct convoy_sync_call *call,
-                                                      uint64_t timeout_ns, struct convoy_sync_result *result_out,
-                                                      struct convoy_error *error, convoy_operation operation)
+/* What is left of gather after its round: the record. The result is not written before a round is OK, and the row may
+ * lie where it goes, so the row was kept before. */
+static int32_t gather_record(struct convoy_group *group, struct convoy_sync_result *result_out, int32_t status)
 {
-    int32_t status = operation != 0 ? CONVOY_OK : sync_settle(group, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
-    convoy_record_sync_prepare(&group->record, call, group->schema.count);
-    status = operation != 0 ? convoy_sync_wait(group->sync, operation, timeout_ns, result_out, error)
-                            : convoy_sync_gather(group->sync, call, timeout_ns, result_out, error);
     convoy_record_sync_started(&group->record, status);
     sync_record(group, result_out, status);
     if (status == CONVOY_OK) {
@@ -201,16 +193,29 @@ static inline int32_t gather_current(struct convoy_group *group, const struct co
                                      uint64_t timeout_ns, struct convoy_sync_result *result_out,
                                      struct convoy_error *error)
 {
+    int32_t status;
     struct convoy_call_values values;
-    convoy_operation operation = 0;
+    const struct convoy_quick_call how = {timeout_ns, error};
     convoy_record_start(&group->record);
-    if (result_out->table != NULL && convoy_record_has_sync_form(&group->record) &&
-        convoy_sync_quick(group->sync, call, result_out, &values, &operation) == CONVOY_QUICK_OVER) {
-        convoy_record_sync_short(&group->record, &values, group->schema.count);
-        result_out->written_bytes = sizeof *result_out;
-        return CONVOY_OK;
+    if (result_out->table != NULL && convoy_record_has_sync_form(&group->record)) {
+        switch (convoy_sync_quick(group->sync, call, &how, result_out, &values, &status)) {
+        case CONVOY_QUICK_OVER:
+            convoy_record_sync_short(&group->record, &values, group->schema.count);
+            result_out->written_bytes = sizeof *result_out;
+            return CONVOY_OK;
+        case CONVOY_QUICK_ENDED:
+            convoy_record_sync_prepare_row(&group->record, &values, group->schema.count);
+            return gather_record(group, result_out, status);
+        case CONVOY_QUICK_CLOSED:
+            break;
+        }
     }
-    return gather_whole(group, call, timeout_ns, result_out, error, operation);
+    status = sync_settle(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    convoy_record_sync_prepare(&group->record, call, group->schema.count);
+    return gather_record(group, result_out, convoy_sync_gather(group->sync, call, timeout_ns, result_out, error));
 }
 
 static int32_t table_gather(convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,

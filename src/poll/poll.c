@@ -308,19 +308,10 @@ int32_t convoy_poll_wait(struct convoy_poll *poll, convoy_operation operation, u
     return status == CONVOY_OK ? round_read(poll, wait_of(poll, timeout_ns), result, error) : status;
 }
 
-/* The rest of reduce after the short way was closed, or has left the operation open. */
-__attribute__((noinline)) static int32_t reduce_whole(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                                      uint64_t timeout_ns, struct convoy_poll_result *result,
-                                                      struct convoy_error *error, enum convoy_poll_quick quick)
+/* What is left of reduce when the round's end was seen. */
+static int32_t reduce_end(struct convoy_poll *poll, int32_t status, struct convoy_poll_result *result,
+                          struct convoy_error *error)
 {
-    uint64_t wait_ns = wait_of(poll, timeout_ns);
-    int32_t status = quick == CONVOY_POLL_QUICK_OPEN ? CONVOY_OK : convoy_poll_settle(poll, wait_ns, error);
-    if (status == CONVOY_OK && quick == CONVOY_POLL_QUICK_CLOSED) {
-        status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
-    }
-    if (status == CONVOY_OK) {
-        status = round_look(poll, wait_ns, error);
-    }
     if (status != CONVOY_OK) {
         return convoy_poll_report(poll, status, result);
     }
@@ -331,14 +322,35 @@ __attribute__((noinline)) static int32_t reduce_whole(struct convoy_poll *poll, 
     return CONVOY_OK;
 }
 
+__attribute__((noinline)) static int32_t reduce_whole(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                                                      uint64_t timeout_ns, struct convoy_poll_result *result,
+                                                      struct convoy_error *error)
+{
+    uint64_t wait_ns = wait_of(poll, timeout_ns);
+    int32_t status = convoy_poll_settle(poll, wait_ns, error);
+    if (status == CONVOY_OK) {
+        status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
+    }
+    if (status == CONVOY_OK) {
+        status = round_look(poll, wait_ns, error);
+    }
+    return reduce_end(poll, status, result, error);
+}
+
 int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
                            struct convoy_poll_result *result, struct convoy_error *error)
 {
-    enum convoy_poll_quick quick = convoy_poll_quick(poll, call, result);
-    if (__builtin_expect(quick == CONVOY_POLL_QUICK_DONE, 1)) {
+    int32_t status;
+    const struct convoy_quick_call how = {wait_of(poll, timeout_ns), error};
+    switch (convoy_poll_quick(poll, call, &how, result, &status)) {
+    case CONVOY_POLL_QUICK_DONE:
         return CONVOY_OK;
+    case CONVOY_POLL_QUICK_ENDED:
+        return reduce_end(poll, round_conclude(poll, status, error), result, error);
+    case CONVOY_POLL_QUICK_CLOSED:
+        break;
     }
-    return reduce_whole(poll, call, timeout_ns, result, error, quick);
+    return reduce_whole(poll, call, timeout_ns, result, error);
 }
 
 int32_t convoy_poll_abandon(struct convoy_poll *poll, convoy_operation operation, struct convoy_error *error)

@@ -122,13 +122,13 @@ LISTS_INLINE void result_write(const struct convoy_poll *poll, const struct conv
     result->epoch = poll->summary.epoch;
 }
 
-/* The operation goes on as one that was contributed the whole way. */
+/* What the whole way would have left after contributing. */
 __attribute__((noinline)) static enum convoy_poll_quick quick_leave(struct convoy_poll *poll, const uint8_t *payload)
 {
     memcpy(poll->capture.states, payload, poll->shape.positional_bytes);
     poll->is_finished = poll->is_recorded = poll->has_own = false;
     poll->is_unseen = true;
-    return CONVOY_POLL_QUICK_OPEN;
+    return CONVOY_POLL_QUICK_ENDED;
 }
 
 static inline void quick_record(struct convoy_poll *poll, const uint8_t *payload, bool has_moved)
@@ -146,7 +146,8 @@ static inline void quick_record(struct convoy_poll *poll, const uint8_t *payload
 }
 
 LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                                struct convoy_poll_result *result, uint8_t *payload, size_t count)
+                                                const struct convoy_quick_call *how, struct convoy_poll_result *result,
+                                                int32_t *status_out, uint8_t *payload, size_t count)
 {
     struct convoy_quick_round round;
     if (!call_is_alike(poll, call, result, count) || !states_take(poll, call, payload, count)) {
@@ -155,13 +156,14 @@ LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const 
     poll->quick.engine.contribution.tag = poll->tag = call->tag;
     poll->quick.engine.contribution.votes = poll->votes = call->votes;
     enum convoy_quick_end end =
-        convoy_engine_quick_round(poll->engine, &poll->quick.engine, &poll->summary, &round);
+        convoy_engine_quick_round(poll->engine, &poll->quick.engine, how, &poll->summary, &round);
     if (__builtin_expect(end == CONVOY_QUICK_CLOSED, 0)) {
         return CONVOY_POLL_QUICK_CLOSED;
     }
     poll->operation = round.operation;
     poll->two.phase = CONVOY_TWO_LEVEL_NONE;
-    if (__builtin_expect(end == CONVOY_QUICK_OPEN, 0)) {
+    if (__builtin_expect(end == CONVOY_QUICK_ENDED, 0)) {
+        *status_out = round.status;
         return quick_leave(poll, payload);
     }
     bool has_moved = states_merge(poll, &round);
@@ -171,12 +173,14 @@ LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const 
 }
 
 enum convoy_poll_quick convoy_poll_quick(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                         struct convoy_poll_result *result)
+                                         const struct convoy_quick_call *how, struct convoy_poll_result *result,
+                                         int32_t *status_out)
 {
     uint8_t *payload = convoy_engine_quick_begin(poll->engine, &poll->quick.engine);
     if (payload == NULL || poll->is_unseen) {
         return CONVOY_POLL_QUICK_CLOSED;
     }
-    return poll->quick.list_count == 1 ? quick_lists(poll, call, result, payload, 1)
-                                       : quick_lists(poll, call, result, payload, poll->quick.list_count);
+    size_t count = poll->quick.list_count;
+    return count == 1 ? quick_lists(poll, call, how, result, status_out, payload, 1)
+                      : quick_lists(poll, call, how, result, status_out, payload, count);
 }

@@ -28,12 +28,13 @@ struct convoy_poll_short {
 
 enum convoy_poll_quick {
     CONVOY_POLL_QUICK_CLOSED, /* nothing was sent: the whole way is to be gone */
-    CONVOY_POLL_QUICK_OPEN,   /* the operation is open: it is to be waited for */
+    CONVOY_POLL_QUICK_ENDED,  /* it was waited for the whole way: how that ended is in status */
     CONVOY_POLL_QUICK_DONE,   /* the result is written and recorded */
 };
 
 enum convoy_poll_quick convoy_poll_quick(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                         struct convoy_poll_result *result);
+                                         const struct convoy_quick_call *how, struct convoy_poll_result *result,
+                                         int32_t *status_out);
 
 /* After a call of plain lists was contributed the whole way: keeps what the next one will be compared with. */
 void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_call *call);

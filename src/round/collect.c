@@ -133,5 +133,8 @@ int32_t convoy_engine_collect(struct convoy_engine *engine)
     if (engine->remote != NULL) {
         return convoy_remote_collect(engine, !is_pending);
     }
+    if (!is_pending && engine->stops_at_arrival) {
+        return CONVOY_ENGINE_ARRIVED;
+    }
     return is_pending ? CONVOY_IN_PROGRESS : convoy_engine_finish_local(engine);
 }

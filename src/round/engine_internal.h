@@ -100,6 +100,7 @@ struct convoy_engine {
     uint32_t member_count;
     struct convoy_round_summary summary;
     struct convoy_stats_wait waited; /* of the last operation */
+    bool stops_at_arrival; /* collect says ARRIVED instead of ending the round (quick.c) */
     struct convoy_waiting waiting;
 
     /* constant after open */
@@ -189,6 +190,8 @@ static inline bool convoy_engine_waits_long(const struct convoy_engine *engine)
     return engine->waiting.usual_ns >= engine->runtime->settings.yield_us * 1000;
 }
 
+#define CONVOY_ENGINE_ARRIVED INT32_MAX /* no status: see stops_at_arrival */
+
 /* collect.c: looks at the open round once. IN_PROGRESS, or how it ended (engine is then idle or broken). */
 int32_t convoy_engine_collect(struct convoy_engine *engine);
 
@@ -204,6 +207,10 @@ int32_t convoy_engine_fail_sealed(struct convoy_engine *engine);
 
 /* Ends the open operation with a status that every later test of it returns. */
 int32_t convoy_engine_end(struct convoy_engine *engine, int32_t status, const struct convoy_error *error);
+
+/* operation.c: what a wait or test of the open operation returns, given how it ended; and the error and summary. */
+int32_t convoy_engine_result(struct convoy_engine *engine, int32_t status, struct convoy_round_summary *summary_out,
+                             struct convoy_error *error);
 
 /* operation.c: fills and publishes this member's cell of the next round. False: it was sealed before. */
 bool convoy_engine_contribute(struct convoy_engine *engine);

@@ -122,8 +122,8 @@ static int32_t operation_publish(struct convoy_engine *engine, const struct conv
     return CONVOY_OK;
 }
 
-static int32_t operation_result(struct convoy_engine *engine, int32_t status,
-                                struct convoy_round_summary *summary_out, struct convoy_error *error)
+int32_t convoy_engine_result(struct convoy_engine *engine, int32_t status, struct convoy_round_summary *summary_out,
+                             struct convoy_error *error)
 {
     bool is_unread = convoy_engine_is_open(engine) || status == CONVOY_IN_PROGRESS;
     atomic_store_explicit(&engine->is_unread, is_unread, memory_order_relaxed);
@@ -166,7 +166,7 @@ static int32_t operation_test(struct convoy_engine *engine, convoy_operation ope
         status = convoy_engine_collect(engine);
     }
     status = convoy_engine_degrade(engine, status, 0, false);
-    return operation_result(engine, status, summary_out, error);
+    return convoy_engine_result(engine, status, summary_out, error);
 }
 
 static int32_t operation_wait(struct convoy_engine *engine, convoy_operation operation, uint64_t timeout_ns,
@@ -177,7 +177,7 @@ static int32_t operation_wait(struct convoy_engine *engine, convoy_operation ope
         return status;
     }
     status = convoy_engine_wait_until(engine, timeout_ns != 0 ? timeout_ns : engine->timeout_ns);
-    return operation_result(engine, status, summary_out, error);
+    return convoy_engine_result(engine, status, summary_out, error);
 }
 
 static int32_t operation_abandon(struct convoy_engine *engine, convoy_operation operation, struct convoy_error *error)

@@ -137,9 +137,19 @@ static inline bool quick_look(struct convoy_engine *engine, const struct convoy_
     return true;
 }
 
+/* All others' cells hold the word and are contributions like this member's own. */
+static inline bool quick_look_all(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                  struct quick_seen *seen)
+{
+    uint32_t own = engine->local_index;
+    uint32_t votes = quick->contribution.votes;
+    *seen = (struct quick_seen){.votes_and = votes, .votes_or = votes, .is_alike = true};
+    return quick_look(engine, quick, 0, own, seen) && quick_look(engine, quick, own + 1, engine->local_count, seen) &&
+           seen->is_alike;
+}
+
 /* What the whole way finds after its own publish. */
-__attribute__((noinline)) static enum convoy_quick_end quick_leave(struct convoy_engine *engine,
-                                                                   const struct convoy_quick *quick)
+static void quick_leave(struct convoy_engine *engine, const struct convoy_quick *quick)
 {
     engine->front.generation = CONVOY_QUICK_NOBODY;
     engine->contribution = quick->contribution;
@@ -147,7 +157,26 @@ __attribute__((noinline)) static enum convoy_quick_end quick_leave(struct convoy
     engine->fingerprint = engine->reference = quick->fingerprint;
     engine->scan = 0;
     atomic_store_explicit(&engine->is_unread, 1, memory_order_relaxed);
-    return CONVOY_QUICK_OPEN;
+}
+
+/* Waits as the whole way does, but comes back when all are there. true: they are, and as expected. */
+__attribute__((noinline)) static bool quick_wait_long(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                                      uint64_t timeout_ns, struct quick_seen *seen, int32_t *status_out)
+{
+    quick_leave(engine, quick);
+    engine->stops_at_arrival = true;
+    int32_t status = convoy_engine_wait_until(engine, timeout_ns != 0 ? timeout_ns : engine->timeout_ns);
+    engine->stops_at_arrival = false;
+    if (status == CONVOY_ENGINE_ARRIVED) {
+        if (engine->loss_count == 0 && quick_look_all(engine, quick, seen)) {
+            engine->front.generation = engine->generation;
+            atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
+            return true;
+        }
+        status = convoy_engine_collect(engine);
+    }
+    *status_out = status;
+    return false;
 }
 
 /* As convoy_engine_end for a round that is OK. */
@@ -168,20 +197,21 @@ static inline void quick_finish(struct convoy_engine *engine, const struct convo
 }
 
 enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                                const struct convoy_quick_call *call,
                                                 struct convoy_round_summary *summary_out,
                                                 struct convoy_quick_round *round_out)
 {
+    struct quick_seen seen;
     uint64_t round = engine->next_round;
     if (!quick_swap(engine, quick, round)) {
         return CONVOY_QUICK_CLOSED;
     }
     round_out->operation = (++engine->operation_count << 8) | 1;
     quick_announce(engine, round, round_out->operation);
-    uint32_t votes = quick->contribution.votes;
-    struct quick_seen seen = {.votes_and = votes, .votes_or = votes, .is_alike = true};
-    if (!quick_look(engine, quick, 0, engine->local_index, &seen) ||
-        !quick_look(engine, quick, engine->local_index + 1, engine->local_count, &seen) || !seen.is_alike) {
-        return quick_leave(engine, quick);
+    if (!quick_look_all(engine, quick, &seen) &&
+        !quick_wait_long(engine, quick, call->timeout_ns, &seen, &round_out->status)) {
+        round_out->status = convoy_engine_result(engine, round_out->status, summary_out, call->error);
+        return CONVOY_QUICK_ENDED;
     }
     CONVOY_POINT(collect_complete);
     summary_out->votes_and = seen.votes_and;

@@ -2,11 +2,11 @@
 /*
  * The short way through a round: on one host, for a blocking call whose header is that of a round which went the whole
  * way before, and whose members all bring what this one brings. Nothing is decided here that the whole way would decide
- * otherwise: whatever is not as expected (a late member, a seal, another fingerprint, tag or length, an error row) is
- * left to it, in the state that it expects.
+ * otherwise: whatever is not as expected (a seal, another fingerprint, tag or length, an error row, a deadline) is left
+ * to it, in the state that it expects. Late members are waited for as the whole way does.
  *
  *   note (once)   begin -------- round --OVER---> the payloads are there to be merged; the operation is over and read
- *                  |              |  \---OPEN---> convoy_engine_wait goes on with the operation
+ *                  |              |  \---ENDED--> as convoy_engine_wait: merged, over, or still open, as the status says
  *                 NULL          CLOSED ---------> nothing was sent: convoy_engine_begin
  */
 #ifndef CONVOY_ROUND_QUICK_H
@@ -30,9 +30,10 @@ struct convoy_quick {
     struct convoy_contribution contribution; /* votes, tag and payload_bytes are the coming round's */
 };
 
-/* A round that is over: payloads in member order, `stride` bytes apart; they stay until this member's next round. */
+/* How a round went. OVER: payloads in member order, `stride` bytes apart; they stay until this member's next round. */
 struct convoy_quick_round {
     convoy_operation operation;
+    int32_t status; /* ENDED: as convoy_engine_wait */
     const uint8_t *payloads;
     size_t stride;
     uint32_t count;
@@ -40,8 +41,14 @@ struct convoy_quick_round {
 
 enum convoy_quick_end {
     CONVOY_QUICK_CLOSED,
-    CONVOY_QUICK_OPEN, /* operation is set */
+    CONVOY_QUICK_ENDED,
     CONVOY_QUICK_OVER,
+};
+
+/* What the coming round is called with. */
+struct convoy_quick_call {
+    uint64_t timeout_ns; /* 0 = the group's default */
+    struct convoy_error *error;
 };
 
 /* After an operation that ended OK: the next one may go the short way. Where none can, nothing is noted. */
@@ -54,8 +61,9 @@ static inline uint8_t *convoy_engine_quick_begin(const struct convoy_engine *eng
     return front->generation == quick->generation ? front->payload : NULL;
 }
 
-/* Contributes quick->contribution and waits a little for the others. */
+/* Contributes quick->contribution and waits for the others. summary_out: filled when it is OVER, or ENDED with OK. */
 enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                                const struct convoy_quick_call *call,
                                                 struct convoy_round_summary *summary_out,
                                                 struct convoy_quick_round *round_out);
 

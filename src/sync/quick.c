@@ -60,8 +60,8 @@ static inline void values_fill(const struct convoy_sync *sync, const struct conv
 }
 
 enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct convoy_sync_call *call,
-                                        struct convoy_sync_result *result, struct convoy_call_values *values_out,
-                                        convoy_operation *operation_out)
+                                        const struct convoy_quick_call *how, struct convoy_sync_result *result,
+                                        struct convoy_call_values *values_out, int32_t *status_out)
 {
     struct convoy_contribution *own = &sync->quick.contribution;
     struct convoy_round_summary summary;
@@ -73,13 +73,19 @@ enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct c
     own->payload_bytes = (uint32_t)convoy_row_put_shortest(call->row, sync->grid.width, payload);
     own->votes = call->votes;
     own->tag = call->tag;
-    enum convoy_quick_end end = convoy_engine_quick_round(sync->engine, &sync->quick, &summary, &round);
+    enum convoy_quick_end end = convoy_engine_quick_round(sync->engine, &sync->quick, how, &summary, &round);
     if (end == CONVOY_QUICK_CLOSED) {
         return end;
     }
-    sync->operation = *operation_out = round.operation;
-    if (end == CONVOY_QUICK_OPEN) {
-        sync->quick.generation = 0; /* the whole way merges anew */
+    sync->operation = round.operation;
+    if (end == CONVOY_QUICK_ENDED) {
+        sync->quick.generation = 0; /* the whole way has merged anew */
+        convoy_row_take(sync->ended_row, sync->grid.width, own->payload_bytes == sizeof(int32_t) * sync->grid.width,
+                        payload);
+        values_out->tag = own->tag;
+        values_out->votes = own->votes;
+        values_out->input = sync->ended_row;
+        *status_out = convoy_sync_end(sync, round.operation, round.status, &summary, result, how->error);
         return end;
     }
     rows_take(sync, &round, own->payload_bytes);

@@ -13,11 +13,12 @@
 /* After a round that ended OK: whether the next one may go this way. */
 void convoy_sync_quick_note(struct convoy_sync *sync);
 
-/* CLOSED: nothing was sent, convoy_sync_gather is to be called. OPEN: operation_out is to be waited for. OVER: the
- * result is written; values_out has what the call log wants, but for the duration (row and table stay until the next
- * call). */
+/* CLOSED: nothing was sent, convoy_sync_gather is to be called. ENDED: status_out is what that would have returned,
+ * values_out has tag, votes and row.
+ * OVER: the result is written; values_out has what the call log wants, but for the duration (row and table stay until
+ * the next call). */
 enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct convoy_sync_call *call,
-                                        struct convoy_sync_result *result, struct convoy_call_values *values_out,
-                                        convoy_operation *operation_out);
+                                        const struct convoy_quick_call *how, struct convoy_sync_result *result,
+                                        struct convoy_call_values *values_out, int32_t *status_out);
 
 #endif

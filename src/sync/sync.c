@@ -160,7 +160,7 @@ static int32_t sync_finish(struct convoy_sync *sync, convoy_operation operation,
     return CONVOY_OK;
 }
 
-static int32_t sync_end(struct convoy_sync *sync, convoy_operation operation, int32_t status,
+int32_t convoy_sync_end(struct convoy_sync *sync, convoy_operation operation, int32_t status,
                         const struct convoy_round_summary *summary, struct convoy_sync_result *result_out,
                         struct convoy_error *error)
 {
@@ -231,7 +231,7 @@ int32_t convoy_sync_test(struct convoy_sync *sync, convoy_operation operation, s
         return sync_end_alone(sync, result_out, error);
     }
     status = convoy_engine_test(sync->engine, operation, &summary, error);
-    return sync_end(sync, operation, status, &summary, result_out, error);
+    return convoy_sync_end(sync, operation, status, &summary, result_out, error);
 }
 
 int32_t convoy_sync_wait(struct convoy_sync *sync, convoy_operation operation, uint64_t timeout_ns,
@@ -246,7 +246,7 @@ int32_t convoy_sync_wait(struct convoy_sync *sync, convoy_operation operation, u
         return sync_end_alone(sync, result_out, error);
     }
     status = convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, error);
-    return sync_end(sync, operation, status, &summary, result_out, error);
+    return convoy_sync_end(sync, operation, status, &summary, result_out, error);
 }
 
 int32_t convoy_sync_gather(struct convoy_sync *sync, const struct convoy_sync_call *call, uint64_t timeout_ns,
@@ -267,7 +267,7 @@ int32_t convoy_sync_gather(struct convoy_sync *sync, const struct convoy_sync_ca
     }
     if (status == CONVOY_OK) {
         status = convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, error);
-        return sync_end(sync, operation, status, &summary, result_out, error);
+        return convoy_sync_end(sync, operation, status, &summary, result_out, error);
     }
     if (operation != 0 && !convoy_alone_owns(operation)) {
         (void)convoy_engine_wait(sync->engine, operation, timeout_ns, &summary, NULL);

@@ -23,12 +23,18 @@ struct convoy_sync {
     struct convoy_alone alone;
     struct convoy_round_header header; /* all but the policy */
     uint64_t checked[CONVOY_SYNC_RESULT_WORDS]; /* arrays and capacities of the last result that passed the check */
+    int64_t ended_row[CONVOY_SYNC_COLUMNS_MAX]; /* what was contributed to a short round that ended the whole way */
     struct convoy_quick quick; /* of a plain round that filled the whole table (quick.c) */
 };
 
 _Static_assert(offsetof(struct convoy_sync_result, report) - offsetof(struct convoy_sync_result, table) ==
                    CONVOY_SYNC_RESULT_WORDS * sizeof(uint64_t),
                "the arrays of a result are four pairs of words");
+
+/* How a call returns that saw the end of its round: result and error, or the report. */
+int32_t convoy_sync_end(struct convoy_sync *sync, convoy_operation operation, int32_t status,
+                        const struct convoy_round_summary *summary, struct convoy_sync_result *result_out,
+                        struct convoy_error *error);
 
 /* Whether the result's arrays will do. Those of the call before did, and usually it is them again. */
 int32_t convoy_sync_check_room_any(struct convoy_sync *sync, const struct convoy_sync_result *result,
