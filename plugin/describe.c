@@ -12,6 +12,7 @@
 /* Brings what only the engine counts up to date. The engine's life is guarded by the group's lock. */
 static void describe_refresh(struct convoy_group *group)
 {
+    convoy_group_settle(group);
     (void)pthread_mutex_lock(&group->lock);
     if (group->engine != NULL && group->record.stats != NULL && atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
         const struct convoy_engine_counters *counters = convoy_engine_counters(group->engine);

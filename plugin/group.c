@@ -47,6 +47,7 @@ int32_t convoy_group_reopen(convoy_group *group, uint64_t timeout_ns, struct con
     if (status != CONVOY_OK) {
         return status;
     }
+    convoy_record_settle(&group->record);
     status = result_out != NULL ? convoy_sized_out_begin(&result, &CONVOY_SHAPE(reopen_result), result_out, error)
                                 : CONVOY_OK;
     if (status == CONVOY_OK) {

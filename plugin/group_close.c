@@ -47,6 +47,7 @@ static bool close_end_opening(struct convoy_group *group, uint64_t deadline_ns)
 
 static void close_destroy(struct convoy_group *group, uint64_t deadline_ns)
 {
+    convoy_record_settle(&group->record);
     (void)pthread_mutex_lock(&group->lock);
     struct convoy_engine *engine = group->engine;
     group->engine = NULL; /* calls from any thread see the tombstone from now on */

@@ -63,6 +63,7 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
         .timeout_ns = group->options.timeout_ns,
         .record = convoy_record_poll,
         .repeat = convoy_record_poll_repeat,
+        .settle = convoy_record_settle,
         .record_user = &group->record,
     };
     int32_t status = convoy_poll_open(&poll_options, &group->poll, error);

@@ -3,6 +3,10 @@
 
 #include "core/error.h"
 
+#include <sched.h>
+
+#define READER_TRIES 100000u /* a call that is inside settles the record as soon as it has contributed */
+
 bool convoy_handle_is_forked(const _Atomic uint32_t *alive)
 {
     return atomic_load_explicit(alive, memory_order_relaxed) != 1;
@@ -40,6 +44,33 @@ static int32_t group_refuse_phase(const struct convoy_group *group, struct convo
     }
     return convoy_error_set(error, CONVOY_BUSY, "another call is inside group %.*s; calls of one group are serialized",
                             name_length, name);
+}
+
+bool convoy_group_wait_reader(struct convoy_group *group)
+{
+    for (;;) { /* a reader copies one round and leaves */
+        uint32_t inside = 0;
+        if (atomic_compare_exchange_strong(&group->inside, &inside, 1)) {
+            return true;
+        }
+        if (inside == 1) {
+            return false;
+        }
+        (void)sched_yield();
+    }
+}
+
+void convoy_group_settle(struct convoy_group *group)
+{
+    for (uint32_t i = 0; i < READER_TRIES && convoy_record_is_late(&group->record); i++) {
+        uint32_t inside = 0;
+        if (atomic_compare_exchange_strong(&group->inside, &inside, 2)) {
+            convoy_record_settle(&group->record);
+            atomic_store(&group->inside, 0);
+            return;
+        }
+        (void)sched_yield();
+    }
 }
 
 int32_t convoy_group_refuse(struct convoy_group *group, struct convoy_error *error)

@@ -39,7 +39,7 @@ struct convoy_group {
     struct convoy_context *context;
     struct convoy_group *next; /* in context->groups; never unlinked */
     _Atomic uint32_t phase;
-    _Atomic uint32_t inside; /* 1 while a serialized call runs */
+    _Atomic uint32_t inside; /* 1 while a serialized call runs, 2 while a reader settles the record */
     struct convoy_engine *engine;
     struct convoy_poll *poll;
     struct convoy_sync *sync; /* NULL without a schema */
@@ -71,12 +71,20 @@ bool convoy_handle_is_forked(const _Atomic uint32_t *alive);
 /* The slow half of convoy_group_enter: says what is wrong. */
 int32_t convoy_group_refuse(struct convoy_group *group, struct convoy_error *error);
 
+/* Enters after a reader; false: another call is inside. */
+bool convoy_group_wait_reader(struct convoy_group *group);
+
+/* [any thread] Brings call log and counters up to date with the last round, before they are read. */
+void convoy_group_settle(struct convoy_group *group);
+
 /* Enters a serialized call. OK: leave afterwards. Else: FORKED, CLOSED, BAD_STATE, BUSY (another thread is inside). */
 static inline int32_t convoy_group_enter(struct convoy_group *group, struct convoy_error *error)
 {
-    if (group != NULL && atomic_load_explicit(group->alive, memory_order_relaxed) == 1 &&
-        atomic_exchange(&group->inside, 1) == 0) {
-        if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+    uint32_t free = 0;
+    if (__builtin_expect(group != NULL && atomic_load_explicit(group->alive, memory_order_relaxed) == 1, 1) &&
+        (__builtin_expect(atomic_compare_exchange_strong(&group->inside, &free, 1), 1) ||
+         convoy_group_wait_reader(group))) {
+        if (__builtin_expect(atomic_load(&group->phase) == CONVOY_PHASE_OPEN, 1)) {
             return CONVOY_OK;
         }
         atomic_store(&group->inside, 0);

@@ -232,20 +232,47 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round)
     record_stall(record, entries == 0 || record_has_moved(record, digest, output.bytes, output.length));
 }
 
-bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values, enum convoy_poll_moved moved)
+/* A round by form: kept, to be written later. What values refer to stays until then. */
+static inline void record_late(struct convoy_record *record, const struct convoy_call_values *values)
+{
+    struct convoy_record_late *late = &record->late;
+    late->values = *values;
+    late->values.duration_ns = record_take_time(record);
+    late->waited = *record->waited;
+    record->is_broken = false;
+    atomic_store_explicit(&record->is_late, 1, memory_order_release);
+}
+
+void convoy_record_settle(void *user)
+{
+    struct convoy_record *record = user;
+    if (!convoy_record_is_late(record)) {
+        return;
+    }
+    const struct convoy_record_late *late = &record->late;
+    convoy_call_log_put_form(record->log, late->form, &late->values);
+    convoy_stats_round_ok(record->stats, late->operation, late->entries, late->bytes, &late->waited,
+                          late->values.duration_ns);
+    atomic_store_explicit(&record->is_late, 0, memory_order_release);
+}
+
+bool convoy_record_poll_repeat(void *user, const struct convoy_call_values *values, enum convoy_poll_moved moved)
 {
     struct convoy_record *record = user;
     if (!record->has_form) {
         return false;
     }
     uint32_t entries = record->form_entries;
-    values->duration_ns = record_take_time(record);
-    record->is_broken = false;
-    convoy_call_log_put_form(record->log, &record->form, values);
-    record_count_ok(record, record->form_operation, entries, entries, values->duration_ns);
     record_stall(record, entries == 0 || moved == CONVOY_POLL_MOVED_YES ||
                              (moved == CONVOY_POLL_MOVED_UNKNOWN &&
                               record_has_moved(record, record->form_shape, values->output, entries)));
+    record->late.form = &record->form;
+    record->late.operation = record->form_operation;
+    record->late.entries = record->late.bytes = entries;
+    record_late(record, values);
+    if (moved == CONVOY_POLL_MOVED_UNKNOWN) { /* went the whole way, which may be gone again */
+        convoy_record_settle(record);
+    }
     return true;
 }
 
@@ -362,14 +389,6 @@ __attribute__((noinline)) static void record_sync_whole(struct convoy_record *re
     record_log_sync(record, round, call_ns);
 }
 
-static inline void record_sync_form(struct convoy_record *record, const struct convoy_call_form *form,
-                                    const struct convoy_call_values *values, uint32_t width)
-{
-    record->is_broken = false;
-    convoy_call_log_put_form(record->log, form, values);
-    record_count_ok(record, CONVOY_OPERATION_SYNC, 1, width * 8u, values->duration_ns);
-}
-
 void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round)
 {
     const struct convoy_record_input *input = &record->inputs[record->input];
@@ -389,12 +408,16 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     values.votes_or = round->result->votes_or;
     values.input = input->row;
     values.output = round->result->table;
-    record->is_gathering = false;
-    record_sync_form(record, &record->sync_forms[has_row], &values, round->width);
+    record->is_gathering = record->is_broken = false;
+    convoy_call_log_put_form(record->log, &record->sync_forms[has_row], &values);
+    record_count_ok(record, CONVOY_OPERATION_SYNC, 1, round->width * 8u, values.duration_ns);
 }
 
-void convoy_record_sync_short(struct convoy_record *record, struct convoy_call_values *values, uint32_t width)
+void convoy_record_sync_short(struct convoy_record *record, const struct convoy_call_values *values, uint32_t width)
 {
-    values->duration_ns = record_take_time(record);
-    record_sync_form(record, &record->sync_forms[1], values, width);
+    record->late.form = &record->sync_forms[1];
+    record->late.operation = CONVOY_OPERATION_SYNC;
+    record->late.entries = 1;
+    record->late.bytes = width * 8u;
+    record_late(record, values);
 }

@@ -26,6 +26,17 @@ struct convoy_record_input {
     int64_t row[CONVOY_SYNC_COLUMNS_MAX];
 };
 
+/* The last round, when it went the short way: written into log and counters only while the next one waits for its
+ * peers, or before they are read. */
+struct convoy_record_late {
+    struct convoy_call_values values;
+    const struct convoy_call_form *form; /* NULL: there is none */
+    uint32_t operation;
+    uint32_t bytes; /* contributed */
+    uint64_t entries;
+    struct convoy_stats_wait waited;
+};
+
 struct convoy_record {
     const struct convoy_stats_wait *waited; /* the engine's; set when the group has one */
     struct convoy_group_stats *stats;
@@ -34,6 +45,8 @@ struct convoy_record {
     uint64_t calls;
     uint64_t started_ns; /* of the call that runs now, when it is timed; else 0 */
     uint64_t stalls;     /* notices not logged yet */
+    _Atomic uint32_t is_late;
+    struct convoy_record_late late;
     /* The last poll round, to see whether anything moves: its outcome, or a digest of one that exceeds the room. */
     uint32_t list_count;
     uint32_t output_bytes;
@@ -59,17 +72,34 @@ void convoy_record_close(struct convoy_record *record);
 /* The group is closed: keeps the counters, gives up the call log. Under the group's lock. */
 void convoy_record_shrink(struct convoy_record *record);
 
-/* A call starts: reads the clock on every 16th. */
-static inline void convoy_record_start(struct convoy_record *record)
+/* Whether a round is not written yet. */
+static inline bool convoy_record_is_late(const struct convoy_record *record)
+{
+    return atomic_load_explicit(&record->is_late, memory_order_acquire) != 0;
+}
+
+/* Writes it; user is a struct convoy_record. By the thread that is inside the group, before it records anything else or
+ * changes what the late round refers to. */
+void convoy_record_settle(void *user);
+
+/* A blocking call starts, which may go the short way: reads the clock on every 16th. */
+static inline void convoy_record_start_short(struct convoy_record *record)
 {
     record->started_ns = (record->calls++ & CONVOY_RECORD_SAMPLE_MASK) == 0 ? convoy_now_ns() : 0;
+}
+
+/* Any call starts. */
+static inline void convoy_record_start(struct convoy_record *record)
+{
+    convoy_record_settle(record);
+    convoy_record_start_short(record);
 }
 
 /* The end of a poll round; user is a struct convoy_record. */
 void convoy_record_poll(void *user, const struct convoy_poll_record *round);
 
 /* The same for a round like the last one; false when that one left nothing to build on. */
-bool convoy_record_poll_repeat(void *user, struct convoy_call_values *values, enum convoy_poll_moved moved);
+bool convoy_record_poll_repeat(void *user, const struct convoy_call_values *values, enum convoy_poll_moved moved);
 
 void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result);
 
@@ -115,6 +145,6 @@ static inline bool convoy_record_has_sync_form(const struct convoy_record *recor
 {
     return record->has_sync_forms[1] && !record->is_gathering;
 }
-void convoy_record_sync_short(struct convoy_record *record, struct convoy_call_values *values, uint32_t width);
+void convoy_record_sync_short(struct convoy_record *record, const struct convoy_call_values *values, uint32_t width);
 
 #endif

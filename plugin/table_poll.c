@@ -263,7 +263,7 @@ static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *
     if (!poll_call_is_current(call) || !poll_result_is_current(result_out)) {
         status = reduce_foreign(group, call, timeout_ns, result_out, error);
     } else {
-        convoy_record_start(&group->record);
+        convoy_record_start_short(&group->record);
         status = convoy_poll_reduce(group->poll, call, timeout_ns, result_out, error);
         if (status == CONVOY_OK) {
             result_out->written_bytes = sizeof *result_out;

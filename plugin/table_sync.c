@@ -195,8 +195,8 @@ static inline int32_t gather_current(struct convoy_group *group, const struct co
 {
     int32_t status;
     struct convoy_call_values values;
-    const struct convoy_quick_call how = {timeout_ns, error};
-    convoy_record_start(&group->record);
+    const struct convoy_quick_call how = {timeout_ns, error, convoy_record_settle, &group->record};
+    convoy_record_start_short(&group->record);
     if (result_out->table != NULL && convoy_record_has_sync_form(&group->record)) {
         switch (convoy_sync_quick(group->sync, call, &how, result_out, &values, &status)) {
         case CONVOY_QUICK_OVER:
@@ -210,6 +210,7 @@ static inline int32_t gather_current(struct convoy_group *group, const struct co
             break;
         }
     }
+    convoy_record_settle(&group->record);
     status = sync_settle(group, error);
     if (status != CONVOY_OK) {
         return status;

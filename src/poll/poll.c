@@ -47,6 +47,7 @@ int32_t convoy_poll_open(const struct convoy_poll_options *options, struct convo
     poll->timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_DEFAULT_NS;
     poll->record = options->record;
     poll->repeat = options->repeat;
+    poll->settle = options->settle;
     poll->record_user = options->record_user;
     poll->has_wide = convoy_states_are_wide();
     poll->own = poll;
@@ -326,6 +327,9 @@ __attribute__((noinline)) static int32_t reduce_whole(struct convoy_poll *poll, 
                                                       uint64_t timeout_ns, struct convoy_poll_result *result,
                                                       struct convoy_error *error)
 {
+    if (poll->settle != NULL) {
+        poll->settle(poll->record_user);
+    }
     uint64_t wait_ns = wait_of(poll, timeout_ns);
     int32_t status = convoy_poll_settle(poll, wait_ns, error);
     if (status == CONVOY_OK) {
@@ -341,7 +345,7 @@ int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_ca
                            struct convoy_poll_result *result, struct convoy_error *error)
 {
     int32_t status;
-    const struct convoy_quick_call how = {wait_of(poll, timeout_ns), error};
+    const struct convoy_quick_call how = {wait_of(poll, timeout_ns), error, poll->settle, poll->record_user};
     switch (convoy_poll_quick(poll, call, &how, result, &status)) {
     case CONVOY_POLL_QUICK_DONE:
         return CONVOY_OK;

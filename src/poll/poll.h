@@ -56,7 +56,7 @@ enum convoy_poll_moved {
 /* As convoy_poll_record_fn, in short: the round was OK, and its lists are, apart from their states, those of the last
  * record that was OK. All of them lie one after the other in values->input and ->output; the callee fills the duration.
  * false: it was not recorded, the whole record is wanted. */
-typedef bool (*convoy_poll_repeat_fn)(void *user, struct convoy_call_values *values, enum convoy_poll_moved moved);
+typedef bool (*convoy_poll_repeat_fn)(void *user, const struct convoy_call_values *values, enum convoy_poll_moved moved);
 
 struct convoy_poll_options {
     struct convoy_engine *engine;            /* borrows until close */
@@ -64,6 +64,7 @@ struct convoy_poll_options {
     uint64_t timeout_ns;                     /* default of a wait; 0 = 5 s */
     convoy_poll_record_fn record;            /* may be NULL */
     convoy_poll_repeat_fn repeat;            /* may be NULL */
+    void (*settle)(void *user);              /* may be NULL; called before what was given to `repeat` is overwritten */
     void *record_user;
 };
 
@@ -86,6 +87,7 @@ struct convoy_poll {
     uint64_t timeout_ns;
     convoy_poll_record_fn record;
     convoy_poll_repeat_fn repeat;
+    void (*settle)(void *user);
     void *record_user;
 
     struct convoy_payload_shape shape; /* of the current contribution */

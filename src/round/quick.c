@@ -59,7 +59,8 @@ static inline bool quick_swap(struct convoy_engine *engine, const struct convoy_
 }
 
 /* Contributed: what other threads may see of that, and whom it may have to wake. */
-static inline void quick_announce(struct convoy_engine *engine, uint64_t round, convoy_operation operation)
+static inline void quick_announce(struct convoy_engine *engine, const struct convoy_quick_call *call, uint64_t round,
+                                  convoy_operation operation)
 {
     CONVOY_POINT(publish_after_swap);
     engine->waited = (struct convoy_stats_wait){.kind = CONVOY_WAIT_NONE};
@@ -72,6 +73,9 @@ static inline void quick_announce(struct convoy_engine *engine, uint64_t round, 
     atomic_store_explicit(&engine->was_stuck, 0, memory_order_relaxed);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
     atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
+    if (call->idle != NULL) {
+        call->idle(call->idle_user);
+    }
 }
 
 /* Pauses, then yields, until a cell holds the word. Who waits longer than that needs a clock. */
@@ -207,7 +211,7 @@ enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, co
         return CONVOY_QUICK_CLOSED;
     }
     round_out->operation = (++engine->operation_count << 8) | 1;
-    quick_announce(engine, round, round_out->operation);
+    quick_announce(engine, call, round, round_out->operation);
     if (!quick_look_all(engine, quick, &seen) &&
         !quick_wait_long(engine, quick, call->timeout_ns, &seen, &round_out->status)) {
         round_out->status = convoy_engine_result(engine, round_out->status, summary_out, call->error);

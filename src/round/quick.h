@@ -49,6 +49,8 @@ enum convoy_quick_end {
 struct convoy_quick_call {
     uint64_t timeout_ns; /* 0 = the group's default */
     struct convoy_error *error;
+    void (*idle)(void *user); /* called once the others have what they need, while their cells come; may be NULL */
+    void *idle_user;
 };
 
 /* After an operation that ended OK: the next one may go the short way. Where none can, nothing is noted. */
