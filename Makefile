@@ -21,7 +21,7 @@ RUN_ARGS ?=
 
 CORE_SOURCES := error fault latency log memory negotiate settings status
 NET_SOURCES := auth bootstrap dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
-ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_peers remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal segment stall stats stats_prometheus wait
+ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal segment stall stats stats_prometheus wait
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 quick result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
@@ -36,9 +36,9 @@ UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
-UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional
+UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
-CONFORMANCE_SOURCES := cases_failure cases_loss cases_round suite
+CONFORMANCE_SOURCES := cases_alike cases_failure cases_loss cases_round suite
 INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
 INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli
 FAULT_TESTS := hosts kill_points random signals

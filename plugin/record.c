@@ -2,6 +2,7 @@
 #include "record.h"
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <string.h>
@@ -250,6 +251,10 @@ void convoy_record_settle(void *user)
         return;
     }
     const struct convoy_record_late *late = &record->late;
+    if (CONVOY_MUTATED(late_record_lost)) {
+        atomic_store_explicit(&record->is_late, 0, memory_order_release);
+        return;
+    }
     convoy_call_log_put_form(record->log, late->form, &late->values);
     convoy_stats_round_ok(record->stats, late->operation, late->entries, late->bytes, &late->waited,
                           late->values.duration_ns);

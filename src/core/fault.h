@@ -61,10 +61,12 @@
     X(successor_never_leads)                                                                                           \
     X(second_hop_skipped)                                                                                              \
     X(result_not_handed_over)                                                                                          \
+    X(reopen_not_frozen)           /* a host that has answered may still complete a round */                           \
     X(promise_not_completed)                                                                                           \
     X(majority_ignored)                                                                                                \
     X(gate_ignored)                                                                                                    \
     X(staging_not_demoted)                                                                                             \
+    X(late_record_lost)            /* a round that was not written yet is forgotten when the next way is another */   \
     X(min_is_max)                                                                                                      \
     X(absent_is_success)           /* keyed: who does not list a request counts as done */                             \
     X(decided_forgotten)                                                                                               \

@@ -42,6 +42,8 @@ struct suite_case {
 /* All cases, in tables by theme. */
 extern const struct suite_case suite_round_cases[];
 extern const size_t suite_round_count;
+extern const struct suite_case suite_alike_cases[];
+extern const size_t suite_alike_count;
 extern const struct suite_case suite_failure_cases[];
 extern const size_t suite_failure_count;
 extern const struct suite_case suite_loss_cases[];

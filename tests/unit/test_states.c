@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* States by the block against one loop over bytes, for every length, alignment and place of what is odd. */
+#include "poll/states_wide.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define LENGTH_MAX 140u
+#define MEMBERS_MAX 5u
+#define STRIDE (LENGTH_MAX + 13u) /* no alignment */
+#define GUARD 0xa5u
+
+typedef bool (*copy_fn)(uint8_t *into, const uint8_t *from, size_t count);
+typedef struct convoy_states_seen (*merge_fn)(uint8_t *into, const struct convoy_states_lists *lists, size_t count);
+
+static bool copy_narrow(uint8_t *into, const uint8_t *from, size_t count)
+{
+    return convoy_states_copy(into, from, count);
+}
+
+static struct convoy_states_seen merge_narrow(uint8_t *into, const struct convoy_states_lists *lists, size_t count)
+{
+    return convoy_states_merge(into, lists, count);
+}
+
+static uint64_t seed;
+
+static uint64_t draw(void)
+{
+    seed = (seed ^ (seed >> 31)) * UINT64_C(0x94d049bb133111eb) + 0x9e3779b97f4a7c15ull;
+    return seed >> 40;
+}
+
+static void fill(uint8_t *states, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        states[i] = (uint8_t)(draw() % 5);
+    }
+}
+
+static void check_copy(copy_fn copy, size_t count, size_t bad)
+{
+    uint8_t from[LENGTH_MAX + 1];
+    uint8_t into[LENGTH_MAX + 2];
+    fill(from, sizeof from);
+    from[1 + bad] = bad < count ? (uint8_t)(5 + draw() % 251) : from[1 + bad];
+    memset(into, GUARD, sizeof into);
+    assert_int_equal(copy(into + 1, from + 1, count), bad >= count);
+    assert_memory_equal(into + 1, from + 1, count);
+    assert_int_equal(into[0], GUARD);
+    assert_int_equal(into[1 + count], GUARD);
+}
+
+static void test_states_copy_finds_what_is_unknown(void **state)
+{
+    (void)state;
+    for (size_t count = 0; count < LENGTH_MAX; count++) {
+        for (size_t bad = 0; bad <= count; bad++) {
+            check_copy(copy_narrow, count, bad);
+            if (count >= CONVOY_STATES_WIDE && convoy_states_are_wide()) {
+                check_copy(convoy_states_copy_wide, count, bad);
+            }
+        }
+    }
+}
+
+/* What was there before, the members' lists and the outcome that one loop gives. */
+struct scene {
+    uint8_t members[MEMBERS_MAX * STRIDE];
+    uint8_t into[LENGTH_MAX + 2];
+    uint8_t expected[LENGTH_MAX];
+    uint32_t count;
+    size_t length;
+};
+
+static void scene_make(struct scene *scene, uint32_t members, size_t length)
+{
+    scene->count = members;
+    scene->length = length;
+    fill(scene->members, sizeof scene->members);
+    memset(scene->into, GUARD, sizeof scene->into);
+    memset(scene->expected, 4, sizeof scene->expected);
+    for (uint32_t member = 0; member < members; member++) {
+        for (size_t i = 0; i < length; i++) {
+            uint8_t theirs = scene->members[member * STRIDE + i];
+            scene->expected[i] = theirs < scene->expected[i] ? theirs : scene->expected[i];
+        }
+    }
+}
+
+static struct convoy_states_seen scene_merge(struct scene *scene, merge_fn merge)
+{
+    const struct convoy_states_lists lists = {scene->members, STRIDE, scene->count};
+    struct convoy_states_seen seen = merge(scene->into + 1, &lists, scene->length);
+    assert_int_equal(scene->into[0], GUARD);
+    assert_int_equal(scene->into[1 + scene->length], GUARD);
+    return seen;
+}
+
+static void check_merge(merge_fn merge, uint32_t members, size_t length)
+{
+    struct scene scene;
+    scene_make(&scene, members, length);
+    struct convoy_states_seen seen = scene_merge(&scene, merge);
+    assert_int_equal(seen.unknown & CONVOY_STATES_HIGH_BITS, 0);
+    assert_memory_equal(scene.into + 1, scene.expected, length);
+    seen = scene_merge(&scene, merge);
+    assert_int_equal(seen.moved, 0);
+    for (size_t at = 0; at < length; at++) { /* one place that was otherwise in the round before */
+        scene.into[1 + at] ^= 1;
+        seen = scene_merge(&scene, merge);
+        assert_int_not_equal(seen.moved, 0);
+        assert_memory_equal(scene.into + 1, scene.expected, length);
+    }
+    for (size_t at = 0; at < length; at++) { /* one state of a newer peer */
+        uint8_t *odd = &scene.members[draw() % members * STRIDE + at];
+        uint8_t kept = *odd;
+        *odd = (uint8_t)(5 + draw() % 251);
+        assert_int_not_equal(scene_merge(&scene, merge).unknown & CONVOY_STATES_HIGH_BITS, 0);
+        *odd = kept;
+    }
+}
+
+static void test_states_merge_is_min_and_says_what_moved(void **state)
+{
+    (void)state;
+    for (uint32_t members = 1; members <= MEMBERS_MAX; members++) {
+        for (size_t length = 0; length < LENGTH_MAX; length++) {
+            check_merge(merge_narrow, members, length);
+            if (length >= CONVOY_STATES_WIDE && convoy_states_are_wide()) {
+                check_merge(convoy_states_merge_wide, members, length);
+            }
+        }
+    }
+}
+
+/* Where the machine cannot do it, the long lists go the other way, and both tests above have said nothing of it. */
+static void test_states_wide_is_what_this_machine_has(void **state)
+{
+    (void)state;
+#if defined(__x86_64__)
+    assert_int_equal(convoy_states_are_wide(), __builtin_cpu_supports("avx2") != 0);
+#else
+    assert_false(convoy_states_are_wide());
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_states_copy_finds_what_is_unknown),
+        cmocka_unit_test(test_states_merge_is_min_and_says_what_moved),
+        cmocka_unit_test(test_states_wide_is_what_this_machine_has),
+    };
+    return cmocka_run_group_tests_name("states", tests, NULL, NULL);
+}
