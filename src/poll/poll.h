@@ -13,7 +13,6 @@
 #include "poll/quick.h"
 #include "round/call_log.h"
 #include "round/engine.h"
-#include "poll/quick.h"
 
 #include <stdatomic.h>
 

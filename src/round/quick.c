@@ -9,8 +9,9 @@
 void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_quick *quick_out)
 {
     bool is_usual = engine->remote == NULL && !engine->contribution.is_error &&
-                    !engine->contribution.errors_as_presence && engine->waiting.is_settled &&
-                    !CONVOY_MUTATED(number_before_payload) && !CONVOY_MUTATED(one_cell_for_two);
+                    !engine->contribution.errors_as_presence && engine->waiting.is_settled;
+    is_usual = is_usual && !CONVOY_MUTATED(number_before_payload); /* these two are in the whole way only */
+    is_usual = is_usual && !CONVOY_MUTATED(one_cell_for_two);
     quick_out->generation = is_usual ? engine->generation : 0;
     quick_out->fingerprint = engine->fingerprint;
     quick_out->contribution = engine->contribution;
