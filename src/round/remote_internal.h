@@ -109,6 +109,7 @@ struct convoy_remote {
     size_t blob_bytes; /* room for a partial or result */
     uint8_t *scratch;  /* blob_bytes: built here, then sent */
     uint64_t sent_word;   /* PARTIAL went out */
+    uint32_t unsent_turn;
     uint64_t rows_word;   /* ROWS went out */
     uint64_t failed_word; /* FAILED went out */
     bool was_leader;

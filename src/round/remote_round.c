@@ -406,8 +406,9 @@ int32_t convoy_remote_collect(struct convoy_engine *engine, bool is_local_comple
 {
     struct convoy_remote *remote = engine->remote;
     if (convoy_remote_is_leader(engine)) {
-        bool must_send = is_local_complete && remote->sent_word != round_word(engine);
-        if (!must_send) { /* else the others wait for this host: first send, then listen */
+        bool has_sent = remote->sent_word == round_word(engine);
+        bool must_listen = has_sent || (!is_local_complete && ++remote->unsent_turn % 4 == 0);
+        if (must_listen) { /* else the others wait for this host: first send, then listen */
             (void)convoy_link_progress(remote->link);
         }
         if (!convoy_engine_is_open(engine)) {
