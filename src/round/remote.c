@@ -350,16 +350,17 @@ void convoy_remote_wait(struct convoy_engine *engine, bool is_yielding, uint64_t
 {
     struct convoy_remote *remote = engine->remote;
     bool is_leader = convoy_remote_is_leader(engine);
+    uint64_t word = convoy_word(engine->generation, atomic_load_explicit(&engine->round, memory_order_relaxed));
     if (is_yielding) {
-        bool must_yield = !is_leader || convoy_remote_pauses(engine) == 0 ||
-                          ++engine->waiting.turn % REMOTE_BUSY_TURNS == 0;
-        if (must_yield) {
+        /* Before it has sent, a leader waits for members of its host; then for others, whose messages it can only hear
+         * while it runs itself. */
+        bool has_sent = remote->sent_word == word;
+        if (!is_leader || !has_sent || ++engine->waiting.turn % REMOTE_BUSY_TURNS == 0) {
             remote_yield(engine);
         }
         return;
     }
     (void)convoy_link_progress(remote->link);
-    uint64_t word = convoy_word(engine->generation, atomic_load_explicit(&engine->round, memory_order_relaxed));
     if ((is_leader && remote->sent_word == word) || !convoy_engine_is_open(engine)) {
         remote_sleep_on_link(remote, slice_ns);
     } else {

@@ -109,7 +109,7 @@ struct convoy_remote {
     size_t blob_bytes; /* room for a partial or result */
     uint8_t *scratch;  /* blob_bytes: built here, then sent */
     uint64_t sent_word;   /* PARTIAL went out */
-    uint32_t unsent_turn;
+    uint32_t unsent_turns; /* looks at the own host since then */
     uint64_t rows_word;   /* ROWS went out */
     uint64_t failed_word; /* FAILED went out */
     bool was_leader;

@@ -6,6 +6,7 @@
  */
 #include "round/remote_internal.h"
 
+#define ROUND_UNSENT_LOOKS 4u /* of a leader at its host, to one at the others, while it waits for its host */
 #define ROUND_SENDING_NS (200 * CONVOY_NS_PER_MS) /* twenty glances of the progress thread */
 
 static uint64_t round_of(const struct convoy_engine *engine)
@@ -407,7 +408,7 @@ int32_t convoy_remote_collect(struct convoy_engine *engine, bool is_local_comple
     struct convoy_remote *remote = engine->remote;
     if (convoy_remote_is_leader(engine)) {
         bool has_sent = remote->sent_word == round_word(engine);
-        bool must_listen = has_sent || (!is_local_complete && ++remote->unsent_turn % 4 == 0);
+        bool must_listen = has_sent || (!is_local_complete && ++remote->unsent_turns % ROUND_UNSENT_LOOKS == 0);
         if (must_listen) { /* else the others wait for this host: first send, then listen */
             (void)convoy_link_progress(remote->link);
         }
