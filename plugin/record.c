@@ -237,8 +237,8 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round)
 static inline void record_late(struct convoy_record *record, const struct convoy_call_values *values)
 {
     struct convoy_record_late *late = &record->late;
-    late->values = *values;
-    late->values.duration_ns = record_take_time(record);
+    late->values = values;
+    late->duration_ns = record_take_time(record);
     late->waited = *record->waited;
     record->is_broken = false;
     atomic_store_explicit(&record->is_late, 1, memory_order_release);
@@ -255,9 +255,9 @@ void convoy_record_settle(void *user)
         atomic_store_explicit(&record->is_late, 0, memory_order_release);
         return;
     }
-    convoy_call_log_put_form(record->log, late->form, &late->values);
+    convoy_call_log_put_form(record->log, late->form, late->values, late->duration_ns);
     convoy_stats_round_ok(record->stats, late->operation, late->entries, late->bytes, &late->waited,
-                          late->values.duration_ns);
+                          late->duration_ns);
     atomic_store_explicit(&record->is_late, 0, memory_order_release);
 }
 
@@ -407,15 +407,15 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     values.round = round->result->round;
     values.epoch = round->result->epoch;
     values.tag = input->tag;
-    values.duration_ns = record_take_time(record);
+    uint64_t duration_ns = record_take_time(record);
     values.votes = input->votes;
     values.votes_and = round->result->votes_and;
     values.votes_or = round->result->votes_or;
     values.input = input->row;
     values.output = round->result->table;
     record->is_gathering = record->is_broken = false;
-    convoy_call_log_put_form(record->log, &record->sync_forms[has_row], &values);
-    record_count_ok(record, CONVOY_OPERATION_SYNC, 1, round->width * 8u, values.duration_ns);
+    convoy_call_log_put_form(record->log, &record->sync_forms[has_row], &values, duration_ns);
+    record_count_ok(record, CONVOY_OPERATION_SYNC, 1, round->width * 8u, duration_ns);
 }
 
 void convoy_record_sync_short(struct convoy_record *record, const struct convoy_call_values *values, uint32_t width)

@@ -29,8 +29,9 @@ struct convoy_record_input {
 /* The last round, when it went the short way: written into log and counters only while the next one waits for its
  * peers, or before they are read. */
 struct convoy_record_late {
-    struct convoy_call_values values;
-    const struct convoy_call_form *form; /* NULL: there is none */
+    const struct convoy_call_values *values;
+    const struct convoy_call_form *form;
+    uint64_t duration_ns;
     uint32_t operation;
     uint32_t bytes; /* contributed */
     uint64_t entries;

@@ -53,8 +53,9 @@ enum convoy_poll_moved {
 };
 
 /* As convoy_poll_record_fn, in short: the round was OK, and its lists are, apart from their states, those of the last
- * record that was OK. All of them lie one after the other in values->input and ->output; the callee fills the duration.
- * false: it was not recorded, the whole record is wanted. */
+ * record that was OK. All of them lie one after the other in values->input and ->output. moved NO or YES: values and what
+ * they refer to stay as they are until `settle` is called; UNKNOWN: they do not. false: it was not recorded, the whole
+ * record is wanted. */
 typedef bool (*convoy_poll_repeat_fn)(void *user, const struct convoy_call_values *values, enum convoy_poll_moved moved);
 
 struct convoy_poll_options {

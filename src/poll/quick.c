@@ -78,6 +78,7 @@ LISTS_INLINE bool states_take(const struct convoy_poll *poll, const struct convo
 __attribute__((noinline)) static void merge_each(struct convoy_poll *poll, const struct convoy_quick_round *round)
 {
     poll->has_counts = true;
+    convoy_positional_begin(&poll->keyed.positional);
     for (uint32_t i = 0; i < round->count; i++) {
         convoy_positional_add(&poll->keyed.positional, round->payloads + i * round->stride, 1);
     }
@@ -87,9 +88,10 @@ __attribute__((noinline)) static void merge_each(struct convoy_poll *poll, const
 static inline bool states_merge(struct convoy_poll *poll, const struct convoy_quick_round *round)
 {
     const struct convoy_states_lists lists = {round->payloads, round->stride, round->count};
-    struct convoy_positional *positional = &poll->keyed.positional;
-    convoy_positional_begin(positional);
-    poll->has_counts = false;
+    if (poll->has_counts) { /* else what a merge without unknown states leaves is there already */
+        convoy_positional_begin(&poll->keyed.positional);
+        poll->has_counts = false;
+    }
     size_t count = poll->quick.engine.contribution.payload_bytes;
     struct convoy_states_seen seen = count >= CONVOY_STATES_WIDE && poll->has_wide
                                          ? convoy_states_merge_wide(poll->positional_states, &lists, count)
@@ -101,7 +103,8 @@ static inline bool states_merge(struct convoy_poll *poll, const struct convoy_qu
 }
 
 LISTS_INLINE void result_write(const struct convoy_poll *poll, const struct convoy_poll_call *call,
-                               struct convoy_poll_result *result, size_t count)
+                               const struct convoy_round_summary *summary, struct convoy_poll_result *result,
+                               size_t count)
 {
     const uint8_t *states = poll->positional_states;
     for (size_t i = 0; i < count; i++) {
@@ -116,10 +119,10 @@ LISTS_INLINE void result_write(const struct convoy_poll *poll, const struct conv
         out->foreign_count = out->injected_count = out->demoted_count = 0;
         out->unknown_count = poll->keyed.positional.unknown[i];
     }
-    result->votes_and = poll->summary.votes_and;
-    result->votes_or = poll->summary.votes_or;
-    result->round = poll->summary.round;
-    result->epoch = poll->summary.epoch;
+    result->votes_and = summary->votes_and;
+    result->votes_or = summary->votes_or;
+    result->round = summary->round;
+    result->epoch = summary->epoch;
 }
 
 /* What the whole way would have left after contributing. */
@@ -131,18 +134,19 @@ __attribute__((noinline)) static enum convoy_poll_quick quick_leave(struct convo
     return CONVOY_POLL_QUICK_ENDED;
 }
 
-static inline void quick_record(struct convoy_poll *poll, const uint8_t *payload, bool has_moved)
+static inline void quick_record(struct convoy_poll *poll, const struct convoy_round_summary *summary,
+                                const uint8_t *payload, bool has_moved)
 {
-    struct convoy_call_values values; /* all fields are set here or by `repeat` */
-    values.round = poll->summary.round;
-    values.epoch = poll->summary.epoch;
-    values.tag = poll->tag;
-    values.votes = poll->votes;
-    values.votes_and = poll->summary.votes_and;
-    values.votes_or = poll->summary.votes_or;
-    values.input = payload;
-    values.output = poll->positional_states;
-    (void)poll->repeat(poll->record_user, &values, has_moved ? CONVOY_POLL_MOVED_YES : CONVOY_POLL_MOVED_NO);
+    struct convoy_call_values *values = &poll->quick.values; /* `repeat` may keep it until `settle` */
+    values->round = summary->round;
+    values->epoch = summary->epoch;
+    values->tag = poll->tag;
+    values->votes = poll->votes;
+    values->votes_and = summary->votes_and;
+    values->votes_or = summary->votes_or;
+    values->input = payload;
+    values->output = poll->positional_states;
+    (void)poll->repeat(poll->record_user, values, has_moved ? CONVOY_POLL_MOVED_YES : CONVOY_POLL_MOVED_NO);
 }
 
 LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const struct convoy_poll_call *call,
@@ -155,8 +159,7 @@ LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const 
     }
     poll->quick.engine.contribution.tag = poll->tag = call->tag;
     poll->quick.engine.contribution.votes = poll->votes = call->votes;
-    enum convoy_quick_end end =
-        convoy_engine_quick_round(poll->engine, &poll->quick.engine, how, &poll->summary, &round);
+    enum convoy_quick_end end = convoy_engine_quick_round(poll->engine, &poll->quick.engine, how, &round);
     if (__builtin_expect(end == CONVOY_QUICK_CLOSED, 0)) {
         return CONVOY_POLL_QUICK_CLOSED;
     }
@@ -164,11 +167,12 @@ LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const 
     poll->two.phase = CONVOY_TWO_LEVEL_NONE;
     if (__builtin_expect(end == CONVOY_QUICK_ENDED, 0)) {
         *status_out = round.status;
+        poll->summary = *round.summary;
         return quick_leave(poll, payload);
     }
     bool has_moved = states_merge(poll, &round);
-    result_write(poll, call, result, count);
-    quick_record(poll, payload, has_moved);
+    result_write(poll, call, round.summary, result, count);
+    quick_record(poll, round.summary, payload, has_moved);
     return CONVOY_POLL_QUICK_DONE;
 }
 

@@ -7,6 +7,7 @@
 #define CONVOY_POLL_QUICK_H
 
 #include "convoy/poll.h"
+#include "round/call_log.h"
 #include "round/quick.h"
 
 struct convoy_poll;
@@ -14,6 +15,7 @@ struct convoy_poll;
 /* A call that went the whole way, to compare others with. */
 struct convoy_poll_short {
     struct convoy_quick engine; /* generation 0: there is none */
+    struct convoy_call_values values; /* of the last such round */
     size_t list_count;
     struct convoy_poll_short_list {
         size_t name_length; /* the name is in the capture */

@@ -286,7 +286,7 @@ __attribute__((noinline)) static void put_constant(_Atomic uint64_t *to, const s
 }
 
 void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_call_form *form,
-                              const struct convoy_call_values *values)
+                              const struct convoy_call_values *values, uint64_t duration_ns)
 {
     uint64_t number = atomic_load_explicit(&log->count, memory_order_relaxed) + 1;
     _Atomic uint64_t *to = entry_lock(log, number);
@@ -294,7 +294,7 @@ void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_c
     put_word(&to[1], values->round);
     put_word(&to[2], values->epoch);
     put_word(&to[3], values->tag);
-    put_word(&to[4], values->duration_ns);
+    put_word(&to[4], duration_ns);
     put_word(&to[6], pair(values->votes, values->votes_and));
     put_word(&to[7], form->words[7] | values->votes_or);
     if (__builtin_expect(atomic_load_explicit(to - 1, memory_order_relaxed) != form->id, 0)) {
@@ -315,7 +315,6 @@ void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_h
         .round = header->round,
         .epoch = header->epoch,
         .tag = header->tag,
-        .duration_ns = end->duration_ns,
         .votes = header->votes,
         .votes_and = end->votes_and,
         .votes_or = end->votes_or,
@@ -323,7 +322,7 @@ void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_h
         .output = end->output,
     };
     convoy_call_form_make(&form, log, header, end);
-    convoy_call_log_put_form(log, &form, &values);
+    convoy_call_log_put_form(log, &form, &values, end->duration_ns);
 }
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */

@@ -85,7 +85,6 @@ struct convoy_call_values {
     uint64_t round;
     uint64_t epoch;
     uint64_t tag;
-    uint64_t duration_ns;
     uint32_t votes;
     uint32_t votes_and;
     uint32_t votes_or;
@@ -99,7 +98,7 @@ void convoy_call_form_make(struct convoy_call_form *form_out, struct convoy_call
 
 /* As convoy_call_log_put. [serialized per group; never blocks; never allocates] */
 void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_call_form *form,
-                              const struct convoy_call_values *values);
+                              const struct convoy_call_values *values, uint64_t duration_ns);
 
 /* Number of calls so far. [any thread] */
 uint64_t convoy_call_log_count(const struct convoy_call_log *log);

@@ -33,6 +33,12 @@ static inline void quick_claim(const struct convoy_cell *cell, uint32_t payload_
     } while (line < end);
 }
 
+/* Of the round that was published last. */
+static inline convoy_operation quick_operation(const struct convoy_engine *engine)
+{
+    return engine->operation_count << 8 | 1;
+}
+
 /* The cell and its word. false: the word is not what this member left there. */
 static inline bool quick_swap(struct convoy_engine *engine, const struct convoy_quick *quick, uint64_t round)
 {
@@ -59,20 +65,14 @@ static inline bool quick_swap(struct convoy_engine *engine, const struct convoy_
     return true;
 }
 
-/* Contributed: what other threads may see of that, and whom it may have to wake. */
-static inline void quick_announce(struct convoy_engine *engine, const struct convoy_quick_call *call, uint64_t round,
-                                  convoy_operation operation)
+/* Contributed: wakes who sleeps, and lets the caller do what can wait while the others' cells come. */
+static inline void quick_announce(struct convoy_engine *engine, const struct convoy_quick_call *call)
 {
     CONVOY_POINT(publish_after_swap);
     engine->waited = (struct convoy_stats_wait){.kind = CONVOY_WAIT_NONE};
     if (__builtin_expect(atomic_load(&convoy_segment_head(&engine->segment)->sleepers) != 0, 0)) {
         convoy_engine_wake(engine);
     }
-    engine->error_member = engine->member_count;
-    atomic_store_explicit(&engine->round, round, memory_order_relaxed);
-    atomic_store_explicit(&engine->operation, operation, memory_order_relaxed);
-    atomic_store_explicit(&engine->was_stuck, 0, memory_order_relaxed);
-    atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
     atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
     if (call->idle != NULL) {
         call->idle(call->idle_user);
@@ -143,8 +143,9 @@ static inline bool quick_look(struct convoy_engine *engine, const struct convoy_
 }
 
 /* All others' cells hold the word and are contributions like this member's own. */
-static inline bool quick_look_all(struct convoy_engine *engine, const struct convoy_quick *quick,
-                                  struct quick_seen *seen)
+static inline __attribute__((always_inline)) bool quick_look_all(struct convoy_engine *engine,
+                                                                 const struct convoy_quick *quick,
+                                                                 struct quick_seen *seen)
 {
     uint32_t own = engine->local_index;
     uint32_t votes = quick->contribution.votes;
@@ -153,7 +154,7 @@ static inline bool quick_look_all(struct convoy_engine *engine, const struct con
            seen->is_alike;
 }
 
-/* What the whole way finds after its own publish. */
+/* What other threads, and the whole way, may see of a round that is open. Who is through in a moment is not seen. */
 static void quick_leave(struct convoy_engine *engine, const struct convoy_quick *quick)
 {
     engine->front.generation = CONVOY_QUICK_NOBODY;
@@ -161,7 +162,12 @@ static void quick_leave(struct convoy_engine *engine, const struct convoy_quick 
     engine->printed = quick->contribution.header;
     engine->fingerprint = engine->reference = quick->fingerprint;
     engine->scan = 0;
+    engine->error_member = engine->member_count;
+    atomic_store_explicit(&engine->round, engine->next_round, memory_order_relaxed);
+    atomic_store_explicit(&engine->operation, quick_operation(engine), memory_order_relaxed);
+    atomic_store_explicit(&engine->was_stuck, 0, memory_order_relaxed);
     atomic_store_explicit(&engine->is_unread, 1, memory_order_relaxed);
+    atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
 }
 
 /* Waits as the whole way does, but comes back when all are there. true: they are, and as expected. */
@@ -176,6 +182,7 @@ __attribute__((noinline)) static bool quick_wait_long(struct convoy_engine *engi
         if (engine->loss_count == 0 && quick_look_all(engine, quick, seen)) {
             engine->front.generation = engine->generation;
             atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
+            atomic_store_explicit(&engine->state, CONVOY_ENGINE_IDLE, memory_order_release);
             return true;
         }
         status = convoy_engine_collect(engine);
@@ -184,13 +191,19 @@ __attribute__((noinline)) static bool quick_wait_long(struct convoy_engine *engi
     return false;
 }
 
-/* As convoy_engine_end for a round that is OK. */
-static inline void quick_finish(struct convoy_engine *engine, const struct convoy_quick *quick, uint64_t round)
+/* As convoy_engine_end for a round that is OK, and was read. */
+static inline void quick_finish(struct convoy_engine *engine, const struct convoy_quick *quick, uint64_t round,
+                                const struct quick_seen *seen)
 {
     CONVOY_POINT(round_ended);
     struct convoy_cell *next = engine->own_cells[(round + 1) & 1];
+    engine->summary.round = round;
+    engine->summary.epoch = convoy_engine_epoch(engine);
+    engine->summary.votes_and = seen->votes_and;
+    engine->summary.votes_or = seen->votes_or;
     engine->waited.bytes_received = (uint64_t)quick->contribution.payload_bytes * (engine->local_count - 1);
     engine->ended_status = CONVOY_OK;
+    engine->error_member = engine->member_count;
     engine->next_round = round + 1;
     engine->front.payload = next->payload;
     quick_claim(next, quick->contribution.payload_bytes);
@@ -198,12 +211,12 @@ static inline void quick_finish(struct convoy_engine *engine, const struct convo
                           ? atomic_load_explicit(&engine->published_ns, memory_order_relaxed)
                           : convoy_engine_coarse_ns();
     atomic_store_explicit(&engine->finished_ns, now_ns, memory_order_relaxed);
-    atomic_store_explicit(&engine->state, CONVOY_ENGINE_IDLE, memory_order_release);
+    atomic_store_explicit(&engine->round, round, memory_order_relaxed);
+    atomic_store_explicit(&engine->operation, quick_operation(engine), memory_order_relaxed);
 }
 
 enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
                                                 const struct convoy_quick_call *call,
-                                                struct convoy_round_summary *summary_out,
                                                 struct convoy_quick_round *round_out)
 {
     struct quick_seen seen;
@@ -211,22 +224,20 @@ enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, co
     if (!quick_swap(engine, quick, round)) {
         return CONVOY_QUICK_CLOSED;
     }
-    round_out->operation = (++engine->operation_count << 8) | 1;
-    quick_announce(engine, call, round, round_out->operation);
+    engine->operation_count++;
+    round_out->operation = quick_operation(engine);
+    round_out->summary = &engine->summary;
+    quick_announce(engine, call);
     if (!quick_look_all(engine, quick, &seen) &&
         !quick_wait_long(engine, quick, call->timeout_ns, &seen, &round_out->status)) {
-        round_out->status = convoy_engine_result(engine, round_out->status, summary_out, call->error);
+        struct convoy_round_summary summary; /* the same as engine->summary */
+        round_out->status = convoy_engine_result(engine, round_out->status, &summary, call->error);
         return CONVOY_QUICK_ENDED;
     }
     CONVOY_POINT(collect_complete);
-    summary_out->votes_and = seen.votes_and;
-    summary_out->votes_or = seen.votes_or;
-    summary_out->round = round;
-    summary_out->epoch = convoy_engine_epoch(engine);
-    engine->summary = *summary_out;
     round_out->payloads = quick_cells(engine, round) + offsetof(struct convoy_cell, payload);
     round_out->stride = 2 * engine->cell_bytes;
     round_out->count = engine->local_count;
-    quick_finish(engine, quick, round);
+    quick_finish(engine, quick, round, &seen);
     return CONVOY_QUICK_OVER;
 }

@@ -33,7 +33,8 @@ struct convoy_quick {
 /* How a round went. OVER: payloads in member order, `stride` bytes apart; they stay until this member's next round. */
 struct convoy_quick_round {
     convoy_operation operation;
-    int32_t status; /* ENDED: as convoy_engine_wait */
+    const struct convoy_round_summary *summary; /* of OVER, and of ENDED with OK; the engine's, until its next round */
+    int32_t status;                             /* ENDED: as convoy_engine_wait */
     const uint8_t *payloads;
     size_t stride;
     uint32_t count;
@@ -63,10 +64,9 @@ static inline uint8_t *convoy_engine_quick_begin(const struct convoy_engine *eng
     return front->generation == quick->generation ? front->payload : NULL;
 }
 
-/* Contributes quick->contribution and waits for the others. summary_out: filled when it is OVER, or ENDED with OK. */
+/* Contributes quick->contribution and waits for the others. */
 enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
                                                 const struct convoy_quick_call *call,
-                                                struct convoy_round_summary *summary_out,
                                                 struct convoy_quick_round *round_out);
 
 #endif

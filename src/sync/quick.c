@@ -45,9 +45,10 @@ static inline void result_write(struct convoy_sync *sync, const struct convoy_ro
     result->width = sync->grid.width;
 }
 
-static inline void values_fill(const struct convoy_sync *sync, const struct convoy_round_summary *summary,
-                               struct convoy_call_values *values_out)
+static inline const struct convoy_call_values *values_fill(struct convoy_sync *sync,
+                                                           const struct convoy_round_summary *summary)
 {
+    struct convoy_call_values *values_out = &sync->values;
     const struct convoy_contribution *own = &sync->quick.contribution;
     values_out->round = summary->round;
     values_out->epoch = summary->epoch;
@@ -57,14 +58,14 @@ static inline void values_fill(const struct convoy_sync *sync, const struct conv
     values_out->votes_or = summary->votes_or;
     values_out->input = sync->gather.rows + (size_t)sync->own_index * sync->grid.width;
     values_out->output = sync->gather.rows;
+    return values_out;
 }
 
 enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct convoy_sync_call *call,
                                         const struct convoy_quick_call *how, struct convoy_sync_result *result,
-                                        struct convoy_call_values *values_out, int32_t *status_out)
+                                        const struct convoy_call_values **values_out, int32_t *status_out)
 {
     struct convoy_contribution *own = &sync->quick.contribution;
-    struct convoy_round_summary summary;
     struct convoy_quick_round round;
     uint8_t *payload = convoy_engine_quick_begin(sync->engine, &sync->quick);
     if (payload == NULL || !call_is_plain(call) || !convoy_sync_has_room(sync, result)) {
@@ -73,7 +74,7 @@ enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct c
     own->payload_bytes = (uint32_t)convoy_row_put_shortest(call->row, sync->grid.width, payload);
     own->votes = call->votes;
     own->tag = call->tag;
-    enum convoy_quick_end end = convoy_engine_quick_round(sync->engine, &sync->quick, how, &summary, &round);
+    enum convoy_quick_end end = convoy_engine_quick_round(sync->engine, &sync->quick, how, &round);
     if (end == CONVOY_QUICK_CLOSED) {
         return end;
     }
@@ -82,14 +83,15 @@ enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct c
         sync->quick.generation = 0; /* the whole way has merged anew */
         convoy_row_take(sync->ended_row, sync->grid.width, own->payload_bytes == sizeof(int32_t) * sync->grid.width,
                         payload);
-        values_out->tag = own->tag;
-        values_out->votes = own->votes;
-        values_out->input = sync->ended_row;
-        *status_out = convoy_sync_end(sync, round.operation, round.status, &summary, result, how->error);
+        sync->values.tag = own->tag;
+        sync->values.votes = own->votes;
+        sync->values.input = sync->ended_row;
+        *values_out = &sync->values;
+        *status_out = convoy_sync_end(sync, round.operation, round.status, round.summary, result, how->error);
         return end;
     }
     rows_take(sync, &round, own->payload_bytes);
-    result_write(sync, &summary, result);
-    values_fill(sync, &summary, values_out);
+    result_write(sync, round.summary, result);
+    *values_out = values_fill(sync, round.summary);
     return end;
 }

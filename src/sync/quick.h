@@ -14,11 +14,10 @@
 void convoy_sync_quick_note(struct convoy_sync *sync);
 
 /* CLOSED: nothing was sent, convoy_sync_gather is to be called. ENDED: status_out is what that would have returned,
- * values_out has tag, votes and row.
- * OVER: the result is written; values_out has what the call log wants, but for the duration (row and table stay until
- * the next call). */
+ * values_out has tag, votes and row. OVER: the result is written; values_out has what the call log wants. Values and what
+ * they refer to stay until the next call's how->idle. */
 enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct convoy_sync_call *call,
                                         const struct convoy_quick_call *how, struct convoy_sync_result *result,
-                                        struct convoy_call_values *values_out, int32_t *status_out);
+                                        const struct convoy_call_values **values_out, int32_t *status_out);
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef CONVOY_SYNC_SYNC_PARTS_H
 #define CONVOY_SYNC_SYNC_PARTS_H
 
+#include "round/call_log.h"
 #include "round/quick.h"
 #include "sync/alone.h"
 #include "sync/placement.h"
@@ -24,6 +25,7 @@ struct convoy_sync {
     struct convoy_round_header header; /* all but the policy */
     uint64_t checked[CONVOY_SYNC_RESULT_WORDS]; /* arrays and capacities of the last result that passed the check */
     int64_t ended_row[CONVOY_SYNC_COLUMNS_MAX]; /* what was contributed to a short round that ended the whole way */
+    struct convoy_call_values values; /* of the last short round */
     struct convoy_quick quick; /* of a plain round that filled the whole table (quick.c) */
 };
 

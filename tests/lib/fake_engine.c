@@ -325,13 +325,11 @@ void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_
 
 enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
                                                 const struct convoy_quick_call *call,
-                                                struct convoy_round_summary *summary_out,
                                                 struct convoy_quick_round *round_out)
 {
     (void)engine;
     (void)quick;
     (void)call;
-    (void)summary_out;
     (void)round_out;
     return CONVOY_QUICK_CLOSED;
 }

@@ -86,11 +86,11 @@ static void test_call_log_put_by_form_equals_put(void **state)
         memset(data, (int)length, sizeof data);
         const struct convoy_call_end end = {.status = CONVOY_OK, .duration_ns = 77, .votes_and = 1, .votes_or = 7,
                                             .output_counts = {length, 9}, .output = data, .output_bytes = length};
-        const struct convoy_call_values values = {3, 4, 5, 77, 6, 1, 7, data, data};
+        const struct convoy_call_values values = {3, 4, 5, 6, 1, 7, data, data};
         struct convoy_call_form form;
         convoy_call_form_make(&form, call_log, &header, &end);
         convoy_call_log_put(call_log, &header, data, &end);
-        convoy_call_log_put_form(call_log, &form, &values);
+        convoy_call_log_put_form(call_log, &form, &values, 77);
         for (uint32_t i = 0; i < 2; i++) {
             memset(bytes[i], 0, RACE_BYTES);
             assert_true(convoy_call_log_read(call_log, 2 * length + 1 + i, &read[i], bytes[i]));
