@@ -43,6 +43,20 @@ static int32_t faults_check(const struct convoy_poll_faults *faults, struct conv
     return CONVOY_OK;
 }
 
+static int32_t fault_check(const struct convoy_poll_fault *fault, size_t at, struct convoy_error *error)
+{
+    if (fault->list >= CONVOY_POLL_LISTS_MAX) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "poll_faults.script[%zu].list is %u, allowed are 0 to %d", at, fault->list,
+                                CONVOY_POLL_LISTS_MAX - 1);
+    }
+    if (fault->round == 0) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "poll_faults.script[%zu].round is 0, rounds are numbered from 1", at);
+    }
+    return CONVOY_OK;
+}
+
 int32_t convoy_inject_init(struct convoy_inject *inject, const struct convoy_poll_faults *faults,
                            struct convoy_error *error)
 {
@@ -61,6 +75,11 @@ int32_t convoy_inject_init(struct convoy_inject *inject, const struct convoy_pol
     size_t stride = faults->script_stride != 0 ? faults->script_stride : sizeof *inject->script;
     for (size_t i = 0; i < faults->script_count; i++) {
         memcpy(&inject->script[i], (const char *)faults->script + i * stride, sizeof *inject->script);
+        status = fault_check(&inject->script[i], i, error);
+        if (status != CONVOY_OK) {
+            convoy_inject_fini(inject);
+            return status;
+        }
     }
     qsort(inject->script, faults->script_count, sizeof *inject->script, fault_compare);
     inject->script_count = (uint32_t)faults->script_count;

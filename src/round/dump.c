@@ -5,6 +5,8 @@
  */
 #include "round/remote.h"
 
+#include <stdio.h>
+
 static const char *dump_state(const struct convoy_engine *engine)
 {
     switch (atomic_load_explicit(&engine->state, memory_order_relaxed)) {
@@ -72,10 +74,12 @@ json_t *convoy_engine_dump(struct convoy_engine *engine)
         (void)json_array_append_new(members, dump_member(engine, member, is_local ? local : engine->local_count));
         local += is_local;
     }
+    char epoch[24]; /* as text: it exceeds what many readers of JSON keep of a number */
+    (void)snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)convoy_engine_epoch(engine));
     json_t *out = json_pack(
-        "{s:s%, s:s, s:i, s:I, s:I, s:I, s:o*}", "group", engine->group->name, engine->group->name_length, "state",
+        "{s:s%, s:s, s:i, s:s, s:I, s:I, s:o*}", "group", engine->group->name, engine->group->name_length, "state",
         dump_state(engine), "own_rank", (int)convoy_engine_rank(engine, engine->own_index), "epoch",
-        (json_int_t)convoy_engine_epoch(engine), "round",
+        epoch, "round",
         (json_int_t)atomic_load_explicit(&engine->round, memory_order_relaxed), "age_ns",
         (json_int_t)convoy_deadline_left(published, now), "members", members);
     if (out != NULL && engine->remote != NULL) {

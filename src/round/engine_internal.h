@@ -175,6 +175,14 @@ static inline uint64_t convoy_engine_coarse_ns(void)
     return (uint64_t)now.tv_sec * CONVOY_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+/* The value of the operation that was published last: slot, count, and where the engine lies, so that a value of one
+ * group is stale in every other that is open. */
+static inline convoy_operation convoy_engine_operation(const struct convoy_engine *engine)
+{
+    uint64_t place = (uintptr_t)engine / CONVOY_LINE_BYTES;
+    return place << 40 | (engine->operation_count & UINT32_MAX) << 8 | 1;
+}
+
 static inline void convoy_engine_pause(void)
 {
 #if defined(__x86_64__)

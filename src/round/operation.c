@@ -112,7 +112,8 @@ static int32_t operation_publish(struct convoy_engine *engine, const struct conv
         return operation_refuse_start(engine, error);
     }
     engine->contribution = *contribution;
-    convoy_operation operation = (++engine->operation_count << 8) | 1;
+    engine->operation_count++;
+    convoy_operation operation = convoy_engine_operation(engine);
     atomic_store_explicit(&engine->operation, operation, memory_order_relaxed);
     atomic_store_explicit(&engine->is_unread, 1, memory_order_relaxed);
     if (!convoy_engine_contribute(engine)) {

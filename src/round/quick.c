@@ -33,12 +33,6 @@ static inline void quick_claim(const struct convoy_cell *cell, uint32_t payload_
     } while (line < end);
 }
 
-/* Of the round that was published last. */
-static inline convoy_operation quick_operation(const struct convoy_engine *engine)
-{
-    return engine->operation_count << 8 | 1;
-}
-
 /* The cell and its word. false: the word is not what this member left there. */
 static inline bool quick_swap(struct convoy_engine *engine, const struct convoy_quick *quick, uint64_t round)
 {
@@ -163,11 +157,11 @@ static void quick_leave(struct convoy_engine *engine, const struct convoy_quick 
     engine->fingerprint = engine->reference = quick->fingerprint;
     engine->scan = 0;
     engine->error_member = engine->member_count;
-    atomic_store_explicit(&engine->round, engine->next_round, memory_order_relaxed);
-    atomic_store_explicit(&engine->operation, quick_operation(engine), memory_order_relaxed);
+    atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
+    atomic_store_explicit(&engine->round, engine->next_round, memory_order_release); /* who sees it sees the state */
+    atomic_store_explicit(&engine->operation, convoy_engine_operation(engine), memory_order_relaxed);
     atomic_store_explicit(&engine->was_stuck, 0, memory_order_relaxed);
     atomic_store_explicit(&engine->is_unread, 1, memory_order_relaxed);
-    atomic_store_explicit(&engine->state, CONVOY_ENGINE_OPEN, memory_order_relaxed);
 }
 
 /* Waits as the whole way does, but comes back when all are there. true: they are, and as expected. */
@@ -212,7 +206,7 @@ static inline void quick_finish(struct convoy_engine *engine, const struct convo
                           : convoy_engine_coarse_ns();
     atomic_store_explicit(&engine->finished_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&engine->round, round, memory_order_relaxed);
-    atomic_store_explicit(&engine->operation, quick_operation(engine), memory_order_relaxed);
+    atomic_store_explicit(&engine->operation, convoy_engine_operation(engine), memory_order_relaxed);
 }
 
 enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
@@ -225,7 +219,7 @@ enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, co
         return CONVOY_QUICK_CLOSED;
     }
     engine->operation_count++;
-    round_out->operation = quick_operation(engine);
+    round_out->operation = convoy_engine_operation(engine);
     round_out->summary = &engine->summary;
     quick_announce(engine, call);
     if (!quick_look_all(engine, quick, &seen) &&

@@ -41,6 +41,8 @@ convoy_operation convoy_alone_start(struct convoy_alone *alone, struct convoy_ga
     }
     alone->error_reason = call->error_reason;
     alone->summary = (struct convoy_round_summary){.votes_and = call->votes, .votes_or = call->votes};
-    alone->operation = ++alone->count << 8 | CONVOY_ALONE_SLOT;
+    uint64_t place = (uintptr_t)alone / 64; /* so that it is stale in other groups */
+    alone->count++;
+    alone->operation = place << 40 | (alone->count & UINT32_MAX) << 8 | CONVOY_ALONE_SLOT;
     return alone->operation;
 }

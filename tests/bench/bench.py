@@ -191,7 +191,7 @@ def run_hosts(hosts, failures):
     lines = []
     runs = [lambda: run_am_floor(hosts), lambda: run_convoy_hosts(hosts, 2), lambda: run_convoy_hosts(hosts, 4)]
     runs += [lambda case=case: [run_perftest(hosts, case)] for case in CASES]
-    for one in runs:
+    for one in runs * TURNS:
         try:
             lines += one()
         except SystemExit as failure:
@@ -203,20 +203,29 @@ def run_hosts(hosts, failures):
 
 
 def back_to_back(ranks, is_reversed):
-    """Case by case, so that what is compared lies close together: virtual cores move, and figures with them. The floor
-    and convoy are cheap and alternate several times."""
+    """Case by case and in turns, so that what is compared lies close together: virtual cores move, and figures with
+    them."""
     lines = []
     for case in b2b(CASES + OWN_CASES):
-        peers = [run_floor, run_convoy]
+        peers = [run_openmpi, run_floor, run_convoy]
+        if case not in b2b(CASES):
+            peers.remove(run_openmpi)
+        if case in b2b(OWN_CASES[1:]):
+            peers.remove(run_floor)
         if is_reversed:
             peers.reverse()
         for turn in range(TURNS):
             for peer in peers:
-                if peer is run_convoy or case not in b2b(OWN_CASES[1:]):
-                    lines += tag(peer(ranks, [case]), turn=turn)
-        if case in b2b(CASES):
-            lines += run_openmpi(ranks, [case])
+                lines += tag(peer(ranks, [case]), turn=turn)
     return lines
+
+
+def paced_turns(ranks, is_reversed):
+    peers = [run_openmpi, run_convoy, run_floor]
+    if is_reversed:
+        peers.reverse()
+    return [line for case in paced(CASES) for turn in range(TURNS) for peer in peers
+            for line in tag(peer(ranks, [case]), turn=turn)]
 
 
 def one_repeat(index, hosts, failures):
@@ -224,9 +233,7 @@ def one_repeat(index, hosts, failures):
     lines = run([BIN / "floor", "--mode", "machine"])
     for ranks in RANKS:
         lines += back_to_back(ranks, is_reversed)
-        peers = [run_openmpi, run_convoy, run_floor]
-        for peer in reversed(peers) if is_reversed else peers:
-            lines += peer(ranks, paced(CASES))
+        lines += paced_turns(ranks, is_reversed)
         lines += run_gloo(ranks, b2b(CASES) + paced(CASES))
     lines += run_hosts(hosts, failures) if hosts is not None else []
     return tag(lines + run_other(), repeat=index)

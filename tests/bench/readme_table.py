@@ -87,6 +87,9 @@ def floors(result):
             yield (f"- the floor of {check['ranks']} ranks is {check['ratio']:.3g} times that of the machine that the bars were "
                    f"set on ({check['reference_us']:g} us): {cause} takes {check['cause_us']:.3g} us here, "
                    f"{check['cause_reference_us']:.3g} us there")
+        if check["ranks"] == 2:
+            yield (f"- paced, the floor itself takes {check['paced_span_us']:.3g} us at 2 ranks from the last entry to the "
+                   f"last exit: after a sleep everything is cold, and the processor has to be woken")
 
 
 def other(result):

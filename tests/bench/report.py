@@ -123,7 +123,8 @@ def floor_check(figures, machine):
         key = figures.floor("poll:8", ranks)
         seen = figures.median(key)
         cause = "line_round_trip_us" if ranks <= machine["cores"] else "yield_round_trip_us"
-        checks.append({"ranks": ranks, "policy": key[0][6:], "floor_us": round(seen, 3), "reference_us": reference,
+        paced = figures.floor("poll:8", ranks, "paced")
+        checks.append({"ranks": ranks, "policy": key[0][6:], "paced_span_us": round(figures.median(paced), 3), "floor_us": round(seen, 3), "reference_us": reference,
                        "ratio": round(seen / reference, 2),
                        "is_comparable": 1 / FLOOR_TOLERANCE <= seen / reference <= FLOOR_TOLERANCE,
                        "cause": cause, "cause_us": machine[cause], "cause_reference_us": REFERENCE[cause]})
@@ -197,6 +198,7 @@ def show_floor(result):
         print(f"  {check['ranks']} ranks ({check['policy']}): {check['floor_us']} us, there {check['reference_us']} "
               f"us, {check['ratio']}x: {verdict}; {cause} {check['cause_us']} us, there "
               f"{check['cause_reference_us']} us")
+        print(f"    paced, the floor's own span is {check['paced_span_us']} us")
     machine = result["machine"]
     print(f"  {machine['cpu']}, {machine['cores']} cores, kernel {machine['kernel']}; sched_yield alone "
           f"{machine['yield_alone_us']} us, clock read {machine['clock_read_us']} us (two are in every call)")

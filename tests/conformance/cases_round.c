@@ -260,6 +260,34 @@ static void case_split(struct suite *suite)
     }
 }
 
+/* A value of one group is stale in another, however alike the two are. */
+static void case_operations_are_of_one_group(struct suite *suite)
+{
+    static const int32_t ids[SUITE_MEMBERS] = {0, 1, 2, 3};
+    struct exchange *exchange = &suite->exchange;
+    const struct convoy_poll_table *poll = suite->member->plugin.poll;
+    struct plugin_member *other = suite_member(suite, "other", ids, SUITE_MEMBERS, suite->rank->index, 0);
+    convoy_operation operations[2] = {0, 0};
+    suite_open(suite);
+    plugin_member_open(other);
+    exchange_init(exchange, 8, CONVOY_STATE_SUCCESS);
+    EXPECT_OK(poll->reduce_start(suite->member->group, &exchange->call, &operations[0], &suite->member->error),
+              &suite->member->error);
+    EXPECT_OK(poll->reduce_start(other->group, &exchange->call, &operations[1], &other->error), &other->error);
+    EXPECT_STATUS(poll->reduce_wait(suite->member->group, operations[1], SUITE_LONG_NS, &exchange->result,
+                                    &suite->member->error),
+                  CONVOY_CLOSED, &suite->member->error);
+    EXPECT_STATUS(poll->reduce_wait(other->group, operations[0], SUITE_LONG_NS, &exchange->result, &other->error),
+                  CONVOY_CLOSED, &other->error);
+    EXPECT_OK(poll->reduce_wait(suite->member->group, operations[0], SUITE_LONG_NS, &exchange->result,
+                                &suite->member->error),
+              &suite->member->error);
+    EXPECT_OK(poll->reduce_wait(other->group, operations[1], SUITE_LONG_NS, &exchange->result, &other->error),
+              &other->error);
+    rank_barrier(suite->rank);
+    plugin_member_destroy(other);
+}
+
 const struct suite_case suite_round_cases[] = {
     {.name = "test_conformance_poll_is_min_over_members", .run = case_poll_is_min},
     {.name = "test_conformance_empty_lists_take_part", .run = case_empty_lists},
@@ -270,5 +298,6 @@ const struct suite_case suite_round_cases[] = {
     {.name = "test_conformance_two_levels_reduce_over_all", .run = case_two_levels},
     {.name = "test_conformance_opens_again_on_one_port", .run = case_open_again},
     {.name = "test_conformance_split_form_captures_at_start", .run = case_split},
+    {.name = "test_conformance_operations_are_of_one_group", .run = case_operations_are_of_one_group},
 };
 const size_t suite_round_count = sizeof suite_round_cases / sizeof suite_round_cases[0];

@@ -82,6 +82,13 @@ static void test_inject_bad_options_are_refused_with_value_and_range(void **stat
     faults.script_count = 1;
     assert_int_equal(convoy_inject_init(&inject, &faults, &error), CONVOY_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "NULL"));
+    struct convoy_poll_fault script[2] = {{.round = 1, .list = 7}, {.round = 1, .list = 8}};
+    faults = (struct convoy_poll_faults){.struct_size = sizeof faults, .script = script, .script_count = 2};
+    assert_int_equal(convoy_inject_init(&inject, &faults, &error), CONVOY_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.text, "script[1].list is 8"));
+    script[1] = (struct convoy_poll_fault){.round = 0};
+    assert_int_equal(convoy_inject_init(&inject, &faults, &error), CONVOY_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.text, "script[1].round is 0"));
 }
 
 int main(void)
