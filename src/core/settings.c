@@ -5,10 +5,13 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SETTING_NAME_BYTES 64
+#define UNKNOWN_MAX 8u
 
 struct setting_row {
     const char *name;
@@ -237,6 +240,47 @@ int32_t convoy_settings_load(struct convoy_settings *settings, const char *json,
         }
     }
     return CONVOY_OK;
+}
+
+/* The variable's name without the prefix is that of a row. */
+static bool variable_is_setting(const char *rest, size_t length)
+{
+    char name[SETTING_NAME_BYTES];
+    if (length >= sizeof name) {
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        name[i] = (char)tolower((unsigned char)rest[i]);
+    }
+    name[length] = '\0';
+    return row_find(name) != NULL;
+}
+
+static bool variable_is_anothers(const char *rest, size_t length)
+{
+    static const char *const names[] = {"LIBRARY", "FALLBACK"};
+    bool is_anothers = strncmp(rest, "TEST_", strlen("TEST_")) == 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        is_anothers |= strlen(names[i]) == length && memcmp(names[i], rest, length) == 0;
+    }
+    return is_anothers;
+}
+
+void convoy_settings_unknown(void (*tell)(void *user, const char *name), void *user)
+{
+    uint32_t told = 0;
+    for (char **variable = environ; variable != NULL && *variable != NULL && told < UNKNOWN_MAX; variable++) {
+        size_t prefix = strlen("CONVOY_");
+        size_t length = strcspn(*variable, "=");
+        if (strncmp(*variable, "CONVOY_", prefix) != 0 || variable_is_setting(*variable + prefix, length - prefix) ||
+            variable_is_anothers(*variable + prefix, length - prefix)) {
+            continue;
+        }
+        char name[SETTING_NAME_BYTES];
+        (void)snprintf(name, sizeof name, "%.*s", (int)length, *variable);
+        tell(user, name);
+        told++;
+    }
 }
 
 static json_t *row_describe(const struct setting_row *row, const struct convoy_settings *settings)

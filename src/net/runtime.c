@@ -56,6 +56,12 @@ static int32_t runtime_fill(struct convoy_runtime *runtime, const struct convoy_
     return status;
 }
 
+static void runtime_tell_unknown(void *user, const char *name)
+{
+    struct convoy_runtime *runtime = user;
+    convoy_log_line(&runtime->log, CONVOY_LOG_WARN, "environment variable %s is no setting and has no effect", name);
+}
+
 int32_t convoy_runtime_open(const struct convoy_context_config *config, struct convoy_runtime **runtime_out,
                             struct convoy_error *error)
 {
@@ -72,6 +78,8 @@ int32_t convoy_runtime_open(const struct convoy_context_config *config, struct c
         convoy_runtime_destroy(runtime);
         return status;
     }
+    convoy_settings_unknown(runtime_tell_unknown, runtime);
+    convoy_log_flush(&runtime->log);
     *runtime_out = runtime;
     return CONVOY_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,6 +161,40 @@ static void test_settings_description_names_value_and_source(void **state)
     json_decref(all);
 }
 
+struct told {
+    unsigned count;
+    char last[64];
+};
+
+static void told_take(void *user, const char *name)
+{
+    struct told *told = user;
+    told->count++;
+    (void)snprintf(told->last, sizeof told->last, "%s", name);
+}
+
+static void test_settings_variables_that_are_none_are_told(void **state)
+{
+    (void)state;
+    struct told told = {0};
+    convoy_settings_unknown(told_take, &told);
+    unsigned before = told.count; /* whatever this process was started with */
+    setenv("CONVOY_NET", "shm", 1);
+    setenv("CONVOY_LIBRARY", "/nowhere", 1);
+    setenv("CONVOY_TEST_ANYTHING", "1", 1);
+    told.count = 0;
+    convoy_settings_unknown(told_take, &told);
+    assert_int_equal(told.count, before);
+    setenv("CONVOY_TIMEOUT", "1", 1); /* of whoever means CONVOY_TIMEOUT_MS */
+    told.count = 0;
+    convoy_settings_unknown(told_take, &told);
+    assert_int_equal(told.count, before + 1);
+    assert_string_equal(told.last, "CONVOY_TIMEOUT");
+    unsetenv("CONVOY_TIMEOUT");
+    unsetenv("CONVOY_LIBRARY");
+    unsetenv("CONVOY_TEST_ANYTHING");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +207,7 @@ int main(void)
         cmocka_unit_test_setup(test_settings_text_longer_than_its_room_is_refused, clear_environment),
         cmocka_unit_test_setup(test_settings_zero_inside_a_text_is_refused, clear_environment),
         cmocka_unit_test_setup(test_settings_description_names_value_and_source, clear_environment),
+        cmocka_unit_test_setup(test_settings_variables_that_are_none_are_told, clear_environment),
     };
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
 }
