@@ -41,7 +41,9 @@ extern "C" {
 #define CONVOY_LOG_DEBUG 4
 #define CONVOY_LOG_TRACE 5
 
-/* Receives one finished line of text (no newline). Called on the thread that called in, never under a lock. */
+/* Receives one finished line of text (no newline; text ends in a zero and borrows until it returns). Called on a thread
+ * that called in, never under a lock, and on several of them at once when several are inside; lines of the plugin's own
+ * threads come with the next call of any. It may call what is tagged [any thread] and nothing else. */
 typedef void (*convoy_log_fn)(void *user, uint32_t level, const char *text, size_t length);
 
 /* IN: how a context behaves. All zero is a valid configuration. */
@@ -73,7 +75,8 @@ struct convoy_group_options {
     uint32_t critical_flags; /* CONVOY_GROUP_* */
     uint32_t hint_flags;     /* none defined */
     uint32_t own_index;      /* this member's position in member_ids */
-    const char *name; /* 1 to 127 bytes; names the group in reports and at the rendezvous; copies */
+    const char *name; /* 1 to 127 bytes of UTF-8 without control characters; names the group in reports and at the
+                         rendezvous, so it must agree; copies */
     size_t name_length;
     const int32_t *member_ids; /* the host's own rank numbers, in member order, all different, none negative; copies */
     size_t member_count;       /* 1 to 1,024 */
@@ -146,29 +149,37 @@ struct convoy_core_table {
     struct convoy_table_header header;
 
     /* Opens an instance. Opens neither UCX nor sockets. config: NULL = all zero. context_out: gives (context_close).
-     * INVALID_ARGUMENT: settings are no JSON object, or name an unknown key or a value out of range.
+     * INVALID_ARGUMENT: settings are no JSON object, or name an unknown key or a value out of range; secret or level out
+     * of range. UNSUPPORTED: an unknown critical flag. TOO_OLD, TOO_NEW: the struct's size. NO_MEMORY. SYSTEM: the
+     * kernel gives no random numbers or no memory for the fork guard.
      * [any thread; never blocks; allocates; any state, forked child too; since 1.0] */
     int32_t (*context_open)(const struct convoy_context_config *config, convoy_context **context_out,
                             struct convoy_error *error);
 
     /* Closes all groups, joins all threads, frees the context and its tombstones. NULL is a no-op.
-     * DRAIN_TIMEOUT: something is still open in another thread; the context stays closing, call again.
+     * DRAIN_TIMEOUT: something is still open in another thread; the context stays closing, call again. In a forked
+     * child it does nothing and is OK. timeout_ns 0 = close_timeout_ms.
      * [one thread; blocks up to timeout_ns; any state; since 1.0] */
     int32_t (*context_close)(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error);
 
     /* Writes text about the context. Topics CONFIG, NET, STATS, PROMETHEUS. BUFFER_TOO_SMALL: see text_out->length.
-     * [any thread; never blocks; allocates; open; since 1.0] */
+     * INVALID_ARGUMENT: another topic, or no buffer. NO_MEMORY. CLOSED, FORKED.
+     * [any thread; never blocks, except NET with setting ucx_probe, which opens UCX; allocates; open; since 1.0] */
     int32_t (*context_describe)(convoy_context *context, uint32_t topic, struct convoy_text_buffer *text_out,
                                 struct convoy_error *error);
 
     /* Opens a group and waits for all members. group_out: gives (group_close, then context_close).
-     * INVALID_ARGUMENT: bad list, index, id, name, rendezvous. TIMED_OUT: text names the members not heard.
-     * DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees, text says who and in what.
+     * INVALID_ARGUMENT: bad list, index, id, name, rendezvous, schema, faults. TIMED_OUT: text names the members not
+     * heard. DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees, text says who and in what.
+     * UNREACHABLE: no interface leads to a member's host, or UCX is not there and is needed. LIMIT: more than 16 hosts,
+     * or a row that does not fit blob_bytes_max. UNSUPPORTED: an unknown critical flag. PEER_LOST: a member went away
+     * meanwhile. NO_MEMORY, SYSTEM: text has the call and its errno. CLOSED, FORKED.
      * [any thread; blocks up to open_timeout_ns; allocates; open context; since 1.0] */
     int32_t (*group_open)(convoy_context *context, const struct convoy_group_options *options,
                           convoy_group **group_out, struct convoy_error *error);
 
-    /* Starts to open a group. With `rendezvous` groups may be started in any order on different members; with
+    /* Starts to open a group; what group_open says of the caller's own arguments it says at once, the rest comes from
+     * test and wait. With `rendezvous` groups may be started in any order on different members; with
      * `allgather` the callback runs inside this call, so the order must agree.
      * [any thread; never blocks with rendezvous; allocates; open context; since 1.0] */
     int32_t (*group_open_start)(convoy_context *context, const struct convoy_group_options *options,
@@ -178,17 +189,21 @@ struct convoy_core_table {
      * [one thread per group; never blocks; opening, ready, failed; since 1.0] */
     int32_t (*group_open_test)(convoy_group *group, struct convoy_error *error);
 
-    /* As group_open_test, but waits. TIMED_OUT: timeout_ns passed and the open goes on.
-     * [one thread per group; blocks; opening, ready, failed; since 1.0] */
+    /* As group_open_test, but waits. TIMED_OUT: timeout_ns passed and the open goes on. timeout_ns 0 = the group's
+     * timeout_ns.
+     * [one thread per group; blocks up to timeout_ns; opening, ready, failed; since 1.0] */
     int32_t (*group_open_wait)(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
 
     /* Ends the group for this member; an open operation ends as CLOSED here, the others see PEER_LOST (closed) in
-     * their next unfinished round. Does not wait for peers. DRAIN_TIMEOUT: another thread is still inside a call.
+     * their next unfinished round. Does not wait for peers; in a group of several hosts what was sent last is given up
+     * to a second to leave. DRAIN_TIMEOUT: another thread is still inside a call; the group stays closing, call again.
+     * timeout_ns 0 = close_timeout_ms.
      * [one thread; blocks up to timeout_ns; any state; since 1.0] */
     int32_t (*group_close)(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
 
     /* Makes a wait of this member return CANCELED with `reason` in its error text. Local. The operation stays open.
      * With no operation open, the next wait that has to wait is canceled. reason: copies, at most 120 bytes are kept.
+     * INVALID_ARGUMENT: reason is NULL with a length. CLOSED, FORKED.
      * [any thread; never blocks; any state but closed; since 1.0] */
     int32_t (*group_cancel)(convoy_group *group, const char *reason, size_t reason_length, struct convoy_error *error);
 
@@ -205,14 +220,19 @@ struct convoy_core_table {
      * [serialized per group; never blocks; active, stuck; since 1.0] */
     int32_t (*operation_abandon)(convoy_group *group, convoy_operation operation, struct convoy_error *error);
 
-    /* Copies the report of the last failed operation, or of the open one as it stands.
+    /* Copies the report of the last failed operation, or of the open one as it stands. report_out: members is the
+     * caller's array; member_count may exceed member_capacity, the rest is cut. INVALID_ARGUMENT: NULL, or a stride that
+     * is too small. FORKED.
      * [any thread; never blocks; any state; since 1.0] */
     int32_t (*operation_report)(convoy_group *group, struct convoy_report *report_out, struct convoy_error *error);
 
-    /* [any thread; never blocks; any state; since 1.0] */
+    /* Looks at a group: its state (CONVOY_GROUP_*), sizes, epoch and last round. INVALID_ARGUMENT: NULL. TOO_OLD: the
+     * struct's size. FORKED.
+     * [any thread; never blocks; any state; since 1.0] */
     int32_t (*group_info)(convoy_group *group, struct convoy_group_info *info_out, struct convoy_error *error);
 
     /* Writes text about the group. Topics DUMP, STATS, PROMETHEUS, CALL_LOG. Safe while another thread waits.
+     * BUFFER_TOO_SMALL: see text_out->length. INVALID_ARGUMENT: another topic, or no buffer. NO_MEMORY. FORKED.
      * [any thread; never blocks; allocates; any state; since 1.0] */
     int32_t (*group_describe)(convoy_group *group, uint32_t topic, struct convoy_text_buffer *text_out,
                               struct convoy_error *error);

@@ -106,7 +106,9 @@ struct convoy_poll_call {
     uint32_t reserved;
 };
 
-#define CONVOY_OUTCOME_DECIDED 1u /* said before: this identity already ended; listings of it no longer count */
+/* Said before: this identity has ended; listings of it no longer count. A group remembers the last 4,096 identities that
+ * ended, or twice what one outcome can hold if that is more; use a new generation before the same key comes again. */
+#define CONVOY_OUTCOME_DECIDED 1u
 
 /* One identity of a keyed list. The sorted list is the same on all members. */
 struct convoy_poll_outcome {
@@ -199,7 +201,8 @@ struct convoy_poll_table {
     int32_t (*reduce_wait)(convoy_group *group, convoy_operation operation, uint64_t timeout_ns,
                            struct convoy_poll_result *result_out, struct convoy_error *error);
 
-    /* reduce_start and reduce_wait in one. On TIMED_OUT and CANCELED group_info has the operation.
+    /* reduce_start and reduce_wait in one, with the statuses of both. On TIMED_OUT and CANCELED group_info has the
+     * operation. BUFFER_TOO_SMALL is found before anything is sent.
      * [serialized per group; blocks up to timeout_ns; never allocates; ready; since 1.0] */
     int32_t (*reduce)(convoy_group *group, const struct convoy_poll_call *call, uint64_t timeout_ns,
                       struct convoy_poll_result *result_out, struct convoy_error *error);
@@ -208,19 +211,32 @@ struct convoy_poll_table {
      * Two-level reduce: MIN over `first`, then MIN of that result over `second`; exactly one round each, in that
      * order (attention-TP, then attention-CP). The operation belongs to `first`; test, wait and abandon take it.
      * When level 1 ends other than OK or TIMED_OUT, an error row is posted at level 2, so that nobody hangs there.
+     * Statuses as reduce_start; INVALID_ARGUMENT also when both groups are one.
      * [serialized per group; never blocks; never allocates; both ready; since 1.0]
      */
     int32_t (*reduce2_start)(convoy_group *first, convoy_group *second, const struct convoy_poll_call *call,
                              convoy_operation *operation_out, struct convoy_error *error);
+
+    /* As reduce_test, over both levels: goes on to level 2 when level 1 is over. A failure at level 1 is the call's; the
+     * error text names the group.
+     * [serialized per group, both; never blocks; never allocates; first active or stuck; since 1.0] */
     int32_t (*reduce2_test)(convoy_group *first, convoy_operation operation, struct convoy_poll_result *result_out,
                             struct convoy_error *error);
+
+    /* As reduce_wait, over both levels inside one timeout_ns. TIMED_OUT, CANCELED: the whole call stays open.
+     * [serialized per group, both; blocks up to timeout_ns; never allocates; first active or stuck; since 1.0] */
     int32_t (*reduce2_wait)(convoy_group *first, convoy_operation operation, uint64_t timeout_ns,
                             struct convoy_poll_result *result_out, struct convoy_error *error);
+
+    /* As operation_abandon, at the level whose round is open; at level 1 an error row is posted at level 2 first.
+     * [serialized per group, both; never blocks; first active or stuck; since 1.0] */
     int32_t (*reduce2_abandon)(convoy_group *first, convoy_operation operation, struct convoy_error *error);
 
     /*
      * Pipeline-parallel consensus: states_out[i] = Failed when ids[i] is among bad, else success_state when it is
-     * among good, else CONVOY_CONSENSUS_NONE. Pure: it never communicates. Arrays hold 64-bit request ids.
+     * among good, else CONVOY_CONSENSUS_NONE. Pure: it never communicates. Arrays hold 64-bit request ids; states_out:
+     * id_count bytes, written on OK only. INVALID_ARGUMENT: an array that is NULL with a count, states_out NULL,
+     * success_state above 4. TOO_OLD, TOO_NEW: the struct's size.
      * [any thread; never blocks; never allocates; any state; since 1.0]
      */
     int32_t (*consensus)(const struct convoy_poll_consensus *input, uint8_t *states_out, struct convoy_error *error);

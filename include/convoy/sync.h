@@ -160,25 +160,30 @@ struct convoy_sync_padded {
 struct convoy_sync_table {
     struct convoy_table_header header;
 
-    /* Captures the row and contributes it to the group's next round; see poll's reduce_start for the statuses.
+    /* Captures the row and contributes it to the group's next round. INVALID_ARGUMENT: text names parameter, value,
+     * range. BUSY: an operation is open. BROKEN, PEER_LOST: reopen first.
      * UNSUPPORTED: the group was opened without a schema. INVALID_ARGUMENT with POST_ERROR: *operation_out is the
      * error row's operation, to be finished like any other; 0 when it could not be posted.
      * [serialized per group; never blocks; never allocates; ready; since 1.0] */
     int32_t (*gather_start)(convoy_group *group, const struct convoy_sync_call *call, convoy_operation *operation_out,
                             struct convoy_error *error);
 
-    /* See poll's reduce_test. [serialized per group; never blocks; never allocates; active, stuck; since 1.0] */
+    /* IN_PROGRESS, or the round's end: OK with result_out filled; DIVERGED (also: masks or slots that contradict each
+     * other), PEER_ERROR (operation is over, group goes on); PEER_LOST, BROKEN (operation is over, reopen the group);
+     * CLOSED: stale operation. BUFFER_TOO_SMALL, INVALID_ARGUMENT (arrays overlap): the operation stays, call again.
+     * [serialized per group; never blocks; never allocates; active, stuck; since 1.0] */
     int32_t (*gather_test)(convoy_group *group, convoy_operation operation, struct convoy_sync_result *result_out,
                            struct convoy_error *error);
 
-    /* See poll's reduce_wait. [serialized per group; blocks; never allocates; active, stuck; since 1.0] */
+    /* As gather_test, but waits. TIMED_OUT, CANCELED: no result, the operation stays open. timeout_ns 0 = the group's.
+     * [serialized per group; blocks up to timeout_ns; never allocates; active, stuck; since 1.0] */
     int32_t (*gather_wait)(convoy_group *group, convoy_operation operation, uint64_t timeout_ns,
                            struct convoy_sync_result *result_out, struct convoy_error *error);
 
     /* gather_start and gather_wait in one. A group of one member, and one data-parallel rank (see
      * CONVOY_SYNC_EXCHANGE), is local: no network, no shared memory. After a refused
-     * call with POST_ERROR it waits until the error row's round has ended.
-     * [serialized per group; blocks; never allocates; ready; since 1.0] */
+     * call with POST_ERROR it waits until the error row's round has ended. Statuses of both.
+     * [serialized per group; blocks up to timeout_ns; never allocates; ready; since 1.0] */
     int32_t (*gather)(convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,
                       struct convoy_sync_result *result_out, struct convoy_error *error);
 
@@ -189,8 +194,9 @@ struct convoy_sync_table {
     int32_t (*padded_size)(const struct convoy_sync_padding *input, struct convoy_sync_padded *padded_out,
                            struct convoy_error *error);
 
-    /* Starts of each rank for a layout and a given extent (SUM ignores it). MAX with an extent of 0, or below the
-     * tokens of a rank, is refused: it has no starts. Pure.
+    /* Starts of each rank for a layout and a given extent (SUM ignores it). starts_out: token_count values, written on OK
+     * only. INVALID_ARGUMENT: as padded_size; MAX with an extent of 0, or below the tokens of a rank: it has no starts.
+     * Pure.
      * [any thread; never blocks; never allocates; any state; since 1.0] */
     int32_t (*starts)(const struct convoy_sync_padding *input, int64_t extent, int64_t *starts_out,
                       struct convoy_error *error);
