@@ -283,7 +283,7 @@ bool convoy_record_poll_repeat(void *user, const struct convoy_call_values *valu
 
 void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result)
 {
-    struct convoy_operation_stats *stats = &record->stats->operations[CONVOY_OPERATION_POLL - 1];
+    struct convoy_operation_stats *stats = &record->stats->operations[record->poll_operation - CONVOY_OPERATION_POLL];
     for (size_t i = 0; i < result->list_capacity && i < record->list_count; i++) {
         const struct convoy_poll_list_result *list = &result->lists[i];
         (void)atomic_fetch_add_explicit(&stats->unknown_states, list->unknown_count, memory_order_relaxed);

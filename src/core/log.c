@@ -41,12 +41,17 @@ void convoy_log_line(struct convoy_log *log, uint32_t level, const char *format,
     (void)pthread_mutex_unlock(&log->lock);
 }
 
-/* Takes the oldest line out; 0 when there is none. */
+/* Takes the oldest line out, or what is to be said of lines that found no room; 0 when there is none. */
 static uint32_t log_take(struct convoy_log *log, char line[CONVOY_LOG_LINE_BYTES])
 {
     uint32_t level = 0;
     (void)pthread_mutex_lock(&log->lock);
-    if (log->pending != 0) {
+    if (log->pending == 0 && log->dropped != 0) { /* behind the lines that were there before them */
+        level = CONVOY_LOG_WARN;
+        (void)snprintf(line, CONVOY_LOG_LINE_BYTES, "%llu log lines found no room before a call came to take them",
+                       (unsigned long long)log->dropped);
+        log->dropped = 0;
+    } else if (log->pending != 0) {
         level = log->levels[log->head];
         memcpy(line, log->lines[log->head], CONVOY_LOG_LINE_BYTES);
         log->head = (log->head + 1) % CONVOY_LOG_RING_LINES;
@@ -62,7 +67,7 @@ void convoy_log_flush(struct convoy_log *log)
         return;
     }
     char line[CONVOY_LOG_LINE_BYTES];
-    for (uint32_t i = 0; i < CONVOY_LOG_RING_LINES; i++) { /* bounded: a busy writer cannot keep us here */
+    for (uint32_t i = 0; i <= CONVOY_LOG_RING_LINES; i++) { /* bounded: a busy writer cannot keep us here */
         uint32_t level = log_take(log, line);
         if (level == 0) {
             return;

@@ -19,7 +19,7 @@ struct convoy_log {
     void *user;
     uint32_t level;
     uint32_t pending; /* lines in the ring; read without the lock to skip flushing */
-    uint64_t dropped; /* lines lost because the ring was full */
+    uint64_t dropped; /* lines lost because the ring was full, since that was said last */
     pthread_mutex_t lock;
     uint32_t head;
     uint32_t levels[CONVOY_LOG_RING_LINES];
