@@ -36,7 +36,7 @@ UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
-UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states
+UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_failure cases_loss cases_round suite
 INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
