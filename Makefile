@@ -403,6 +403,12 @@ bench: ## compare with Open MPI, torch gloo and the floor; writes build/bench/co
 	$(MAKE) --no-print-directory bench-programs
 	/usr/bin/python3 -B tests/bench/bench.py
 
+.PHONY: profile
+profile: ## where the instructions of a call go, by source file (CASES="poll:8 poll:64 poll:256 row:8 lists:64")
+	[ "$(DEPS)" = no ] || tests/deps.sh bench
+	$(MAKE) --no-print-directory bench-programs
+	tests/bench/profile.sh $(if $(CASES),$(CASES),poll:8 poll:64 poll:256 row:8 lists:64)
+
 # -- ABI gates (abi/README.md) -------------------------------------------------------------------------------------
 
 # -- fuzzing: each NAME in FUZZERS is tests/fuzz/fuzz_NAME.c with its corpus in tests/data/fuzz/NAME -----------------
