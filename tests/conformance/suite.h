@@ -44,6 +44,8 @@ extern const struct suite_case suite_round_cases[];
 extern const size_t suite_round_count;
 extern const struct suite_case suite_alike_cases[];
 extern const size_t suite_alike_count;
+extern const struct suite_case suite_between_cases[];
+extern const size_t suite_between_count;
 extern const struct suite_case suite_failure_cases[];
 extern const size_t suite_failure_count;
 extern const struct suite_case suite_loss_cases[];
