@@ -10,6 +10,9 @@
 #define BETWEEN_ROUNDS 20u
 #define BETWEEN_LONG 3000u
 
+static const struct convoy_sync_schema between_schema = {
+    .struct_size = sizeof between_schema, .builtin = "sglang-8", .builtin_length = 8};
+
 /* More states than the call log keeps of a round are counted and logged all the same. */
 static void case_between_long(struct suite *suite)
 {
@@ -50,7 +53,82 @@ static void case_between_long(struct suite *suite)
     }
 }
 
+static int32_t between_gather(struct suite *suite, uint32_t policy, int64_t *table, struct convoy_sync_result *result)
+{
+    struct plugin_member *member = suite->member;
+    for (size_t i = 0; i < 8; i++) {
+        table[i] = (int64_t)(suite->rank->index * 100 + i);
+    }
+    const struct convoy_sync_call call = {
+        .struct_size = sizeof call, .row = table, .policy = policy, .votes = 1u << suite->rank->index};
+    *result = (struct convoy_sync_result){
+        .struct_size = sizeof *result, .table = table, .table_capacity = SUITE_MEMBERS * 8};
+    return member->plugin.sync->gather(member->group, &call, SUITE_LONG_NS, result, &member->error);
+}
+
+/* With one data-parallel rank a plain gather is local, whatever rounds were made before. */
+static void case_between_local(struct suite *suite)
+{
+    int64_t table[SUITE_MEMBERS * 8];
+    struct convoy_sync_result result;
+    suite->member->options.schema = &between_schema;
+    suite->member->options.sync_inner = SUITE_MEMBERS;
+    suite_open(suite);
+    for (uint32_t round = 0; round < BETWEEN_ROUNDS; round++) {
+        EXPECT_OK(between_gather(suite, CONVOY_SYNC_EXCHANGE, table, &result), &suite->member->error);
+        EXPECT_EQUAL(result.votes_or, (1u << SUITE_MEMBERS) - 1);
+        EXPECT_EQUAL(table[8 * 3], 300);
+        if (suite->rank->index == round % SUITE_MEMBERS) {
+            EXPECT_OK(between_gather(suite, 0, table, &result), &suite->member->error);
+            EXPECT_EQUAL(result.votes_or, 1u << suite->rank->index);
+            EXPECT_EQUAL(result.round, 0);
+            EXPECT_EQUAL(table[8 * 3], suite->rank->index * 100);
+        }
+    }
+}
+
+/* The operation that ended last answers again until the next start, and is not in the way of that. */
+static void case_between_read_again(struct suite *suite)
+{
+    struct plugin_member *member = suite->member;
+    struct exchange *exchange = &suite->exchange;
+    int64_t table[SUITE_MEMBERS * 8];
+    struct convoy_sync_result result;
+    convoy_operation operation = 0;
+    suite->member->options.schema = &between_schema;
+    suite_open(suite);
+    for (uint32_t round = 0; round < BETWEEN_ROUNDS; round++) {
+        EXPECT_OK(between_gather(suite, 0, table, &result), &member->error);
+        EXPECT_EQUAL(table[8], 100);
+        suite_expect_round(suite, 3, (uint8_t)(round % 5));
+        EXPECT_OK(between_gather(suite, 0, table, &result), &member->error);
+        EXPECT_OK(member->plugin.poll->reduce_start(member->group, &exchange->call, &operation, &member->error),
+                  &member->error);
+        EXPECT_OK(member->plugin.poll->reduce_wait(member->group, operation, SUITE_LONG_NS, &exchange->result,
+                                                   &member->error),
+                  &member->error);
+        EXPECT_OK(between_gather(suite, 0, table, &result), &member->error);
+        const uint64_t last = result.round;
+        (void)memset(table, 0, sizeof table);
+        if (suite->rank->index == round % SUITE_MEMBERS) { /* values count up: this is the gather's */
+            EXPECT_OK(member->plugin.sync->gather_wait(member->group, operation + 0x100, SUITE_LONG_NS, &result,
+                                                       &member->error),
+                      &member->error);
+            EXPECT_EQUAL(result.round, last);
+            EXPECT_EQUAL(table[8], 100);
+        }
+        EXPECT_STATUS(member->plugin.poll->reduce_wait(member->group, operation, SUITE_LONG_NS, &exchange->result,
+                                                       &member->error),
+                      CONVOY_CLOSED, &member->error);
+        EXPECT_OK(between_gather(suite, 0, table, &result), &member->error);
+        EXPECT_EQUAL(table[8], 100);
+        EXPECT_EQUAL(result.round, last + 1);
+    }
+}
+
 const struct suite_case suite_between_cases[] = {
     {.name = "test_conformance_between_long_lists_are_recorded", .run = case_between_long},
+    {.name = "test_conformance_between_exchanges_a_local_gather_stays_local", .run = case_between_local},
+    {.name = "test_conformance_between_rounds_the_last_is_read_again", .run = case_between_read_again},
 };
 const size_t suite_between_count = sizeof suite_between_cases / sizeof suite_between_cases[0];
