@@ -87,6 +87,51 @@ static void case_between_local(struct suite *suite)
     }
 }
 
+/* A group that has rounds of its own while it waits to be the second of two levels. */
+static void case_between_levels(struct suite *suite)
+{
+    uint32_t index = suite->rank->index;
+    const int32_t tp[2] = {(int32_t)(index & ~1u), (int32_t)(index | 1u)};
+    const int32_t cp[2] = {(int32_t)(index & 1u), (int32_t)(index | 2u)};
+    char tp_name[8] = "tp0";
+    char cp_name[8] = "cp0";
+    tp_name[2] = (char)('0' + index / 2);
+    cp_name[2] = (char)('0' + index % 2);
+    struct plugin_member *first = suite_member(suite, tp_name, tp, 2, index & 1u, 0);
+    struct plugin_member *second = suite_member(suite, cp_name, cp, 2, index >> 1, 1);
+    second->options.schema = &between_schema;
+    plugin_member_open(first);
+    plugin_member_open(second);
+    for (uint32_t round = 0; round < BETWEEN_ROUNDS; round++) {
+        struct exchange *two = &suite->exchange;
+        struct exchange own;
+        convoy_operation operation = 0;
+        exchange_init(two, 40, CONVOY_STATE_SUCCESS);
+        EXPECT_OK(first->plugin.poll->reduce2_start(first->group, second->group, &two->call, &operation, &first->error),
+                  &first->error);
+        for (uint8_t i = 0; i < 3; i++) {
+            exchange_init(&own, 5, (uint8_t)(1 + (i + round) % 3));
+            EXPECT_OK(exchange_reduce(&own, second, SUITE_LONG_NS), &second->error);
+        }
+        EXPECT_OK(first->plugin.poll->reduce2_wait(first->group, operation, SUITE_LONG_NS, &two->result, &first->error),
+                  &first->error);
+        EXPECT_EQUAL(two->states_out[39], CONVOY_STATE_SUCCESS);
+        json_t *log = describe_group(second, CONVOY_TOPIC_CALL_LOG);
+        const size_t size = json_array_size(log);
+        EXPECT_EQUAL(json_integer_value(json_object_get(json_array_get(log, size - 1), "round")), two->result.round);
+        describe_expect_call(json_array_get(log, size - 1), "poll", two->states, two->states_out, 40);
+        EXPECT_EQUAL(json_integer_value(json_object_get(json_array_get(log, size - 2), "round")), own.result.round);
+        describe_expect_call(json_array_get(log, size - 2), "poll", own.states, own.states_out, 5);
+        json_decref(log);
+    }
+    json_t *stats = describe_group(second, CONVOY_TOPIC_STATS);
+    EXPECT_EQUAL(describe_number(stats, "operations.poll.rounds.OK"), 4 * BETWEEN_ROUNDS);
+    json_decref(stats);
+    rank_barrier(suite->rank);
+    plugin_member_destroy(second);
+    plugin_member_destroy(first);
+}
+
 /* The operation that ended last answers again until the next start, and is not in the way of that. */
 static void case_between_read_again(struct suite *suite)
 {
@@ -126,9 +171,52 @@ static void case_between_read_again(struct suite *suite)
     }
 }
 
+/* Looks at the group from inside a call of it. */
+struct looker {
+    struct plugin_member member; /* its own error, the same handles */
+    uint32_t looks;
+    long long rounds;
+};
+
+static void looker_log(void *user, uint32_t level, const char *text, size_t length)
+{
+    struct looker *looker = user;
+    (void)level;
+    (void)length;
+    if (looker->member.group != NULL && strstr(text, "stalled") != NULL) {
+        json_t *stats = describe_group(&looker->member, CONVOY_TOPIC_STATS);
+        looker->rounds = describe_number(stats, "operations.poll.rounds.OK");
+        looker->looks++;
+        json_decref(stats);
+    }
+}
+
+/* The notice of a stall comes after the round was counted. */
+static void case_between_look(struct suite *suite)
+{
+    struct looker looker = {0};
+    suite->member->config.log = looker_log;
+    suite->member->config.log_user = &looker;
+    suite->member->config.log_level = CONVOY_LOG_INFO;
+    suite_open(suite);
+    looker.member = *suite->member;
+    uint32_t seen = 0;
+    for (uint32_t round = 1; round <= 2100; round++) {
+        suite_expect_round(suite, 8, CONVOY_STATE_TRANSFERRING);
+        if (looker.looks != seen) {
+            seen = looker.looks;
+            EXPECT_EQUAL(looker.rounds, round);
+        }
+    }
+    EXPECT_EQUAL(seen, 2);
+    looker.member.group = NULL;
+}
+
 const struct suite_case suite_between_cases[] = {
     {.name = "test_conformance_between_long_lists_are_recorded", .run = case_between_long},
     {.name = "test_conformance_between_exchanges_a_local_gather_stays_local", .run = case_between_local},
+    {.name = "test_conformance_between_two_levels_the_second_has_rounds_of_its_own", .run = case_between_levels},
     {.name = "test_conformance_between_rounds_the_last_is_read_again", .run = case_between_read_again},
+    {.name = "test_conformance_between_rounds_a_callback_looks", .run = case_between_look},
 };
 const size_t suite_between_count = sizeof suite_between_cases / sizeof suite_between_cases[0];
