@@ -90,6 +90,7 @@ int32_t convoy_group_status(struct convoy_group *group, int32_t status, struct c
     if (status >= CONVOY_OK) {
         return status;
     }
+    convoy_record_settle(&group->record); /* the host's callback may look at the group */
     convoy_log_flush(&group->context->runtime->log);
     if (status == CONVOY_CANCELED && atomic_load(&group->phase) != CONVOY_PHASE_OPEN) {
         return convoy_error_set(error, CONVOY_CLOSED, "group %.*s was closed during the call",

@@ -150,6 +150,7 @@ static int32_t table_reduce_start(convoy_group *group, const struct convoy_poll_
 __attribute__((noinline)) static void poll_tell_stall(struct convoy_group *group)
 {
     struct convoy_log *log = &group->context->runtime->log;
+    convoy_record_settle(&group->record); /* the host's callback may look at the group */
     convoy_log_line(log, CONVOY_LOG_INFO, "group %.*s rank %d stalled: no state has changed for %llu rounds",
                     (int)group->options.name_length, group->options.name, group->options.own_id,
                     (unsigned long long)group->record.stall.still);
@@ -193,6 +194,7 @@ static int32_t poll_end(convoy_group *group, const struct poll_end *end, struct 
             convoy_group_leave(group);
             return status;
         }
+        convoy_record_settle(&second->record); /* it may have had short rounds of its own since the start */
     }
     status = poll_result_begin(&full, result, error);
     if (status == CONVOY_OK) {

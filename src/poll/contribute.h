@@ -56,6 +56,7 @@ static inline int32_t convoy_contribute_publish(struct convoy_poll *poll,
 {
     poll->is_finished = poll->is_recorded = poll->has_own = false;
     poll->is_unseen = true;
+    poll->quick.engine.generation = 0; /* until this round has ended OK */
     poll->operation = 0;
     return convoy_engine_publish(poll->engine, contribution, &poll->operation, error);
 }

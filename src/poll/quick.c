@@ -3,6 +3,7 @@
 
 #include "core/fault.h"
 #include "poll/positional.h"
+#include "poll/result.h"
 #include "poll/states_wide.h"
 
 #include <string.h>
@@ -22,6 +23,7 @@ void convoy_poll_quick_note(struct convoy_poll *poll)
 {
     if (poll->is_plain && poll->may_repeat && poll->shape.keyed_count == 0 && poll->level == CONVOY_POLL_LEVEL_ONLY) {
         convoy_engine_quick_note(poll->engine, &poll->quick.engine);
+        poll->has_counts = true; /* the merge may have counted unknown states, whether or not its result is taken */
     }
 }
 
@@ -85,7 +87,7 @@ __attribute__((noinline)) static void merge_each(struct convoy_poll *poll, const
 }
 
 /* Returns whether the outcome differs from that of the round before. */
-static inline bool states_merge(struct convoy_poll *poll, const struct convoy_quick_round *round)
+static inline enum convoy_poll_moved states_merge(struct convoy_poll *poll, const struct convoy_quick_round *round)
 {
     const struct convoy_states_lists lists = {round->payloads, round->stride, round->count};
     if (poll->has_counts) { /* else what a merge without unknown states leaves is there already */
@@ -98,8 +100,9 @@ static inline bool states_merge(struct convoy_poll *poll, const struct convoy_qu
                                          : convoy_states_merge(poll->positional_states, &lists, count);
     if (__builtin_expect((seen.unknown & CONVOY_STATES_HIGH_BITS) != 0 || CONVOY_MUTATED(min_is_max), 0)) {
         merge_each(poll, round);
+        return CONVOY_POLL_MOVED_UNKNOWN;
     }
-    return seen.moved != 0;
+    return seen.moved != 0 ? CONVOY_POLL_MOVED_YES : CONVOY_POLL_MOVED_NO;
 }
 
 LISTS_INLINE void result_write(const struct convoy_poll *poll, const struct convoy_poll_call *call,
@@ -131,11 +134,21 @@ __attribute__((noinline)) static enum convoy_poll_quick quick_leave(struct convo
     memcpy(poll->capture.states, payload, poll->shape.positional_bytes);
     poll->is_finished = poll->is_recorded = poll->has_own = false;
     poll->is_unseen = true;
+    poll->quick.engine.generation = 0;
     return CONVOY_POLL_QUICK_ENDED;
 }
 
+/* The record has no form to repeat: lists longer than the call log keeps. */
+__attribute__((noinline)) static void record_any(struct convoy_poll *poll, const struct convoy_round_summary *summary,
+                                                 const uint8_t *payload)
+{
+    poll->summary = *summary;
+    memcpy(poll->capture.states, payload, poll->shape.positional_bytes);
+    convoy_result_record(poll, CONVOY_OK);
+}
+
 static inline void quick_record(struct convoy_poll *poll, const struct convoy_round_summary *summary,
-                                const uint8_t *payload, bool has_moved)
+                                const uint8_t *payload, enum convoy_poll_moved moved)
 {
     struct convoy_call_values *values = &poll->quick.values; /* `repeat` may keep it until `settle` */
     values->round = summary->round;
@@ -146,7 +159,9 @@ static inline void quick_record(struct convoy_poll *poll, const struct convoy_ro
     values->votes_or = summary->votes_or;
     values->input = payload;
     values->output = poll->positional_states;
-    (void)poll->repeat(poll->record_user, values, has_moved ? CONVOY_POLL_MOVED_YES : CONVOY_POLL_MOVED_NO);
+    if (!poll->repeat(poll->record_user, values, moved)) {
+        record_any(poll, summary, payload);
+    }
 }
 
 LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const struct convoy_poll_call *call,
@@ -170,9 +185,9 @@ LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const 
         poll->summary = *round.summary;
         return quick_leave(poll, payload);
     }
-    bool has_moved = states_merge(poll, &round);
+    enum convoy_poll_moved moved = states_merge(poll, &round);
     result_write(poll, call, round.summary, result, count);
-    quick_record(poll, round.summary, payload, has_moved);
+    quick_record(poll, round.summary, payload, moved);
     return CONVOY_POLL_QUICK_DONE;
 }
 

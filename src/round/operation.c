@@ -129,7 +129,7 @@ int32_t convoy_engine_result(struct convoy_engine *engine, int32_t status, struc
     bool is_unread = convoy_engine_is_open(engine) || status == CONVOY_IN_PROGRESS;
     atomic_store_explicit(&engine->is_unread, is_unread, memory_order_relaxed);
     if (status == CONVOY_OK) {
-        bool is_usual = engine->remote == NULL && engine->loss_count == 0 && !is_unread;
+        bool is_usual = engine->remote == NULL && (engine->loss_count | engine->lost_count) == 0 && !is_unread;
         engine->front.generation = is_usual ? engine->generation : CONVOY_QUICK_NOBODY;
         engine->front.payload = engine->own_cells[engine->next_round & 1]->payload;
         *summary_out = engine->summary;

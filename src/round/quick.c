@@ -179,7 +179,7 @@ __attribute__((noinline)) static bool quick_wait_long(struct convoy_engine *engi
             atomic_store_explicit(&engine->state, CONVOY_ENGINE_IDLE, memory_order_release);
             return true;
         }
-        status = convoy_engine_collect(engine);
+        status = convoy_engine_finish_local(engine);
     }
     *status_out = status;
     return false;

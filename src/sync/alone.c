@@ -20,8 +20,7 @@ void convoy_alone_fini(struct convoy_alone *alone)
 
 bool convoy_alone_applies(const struct convoy_grid *grid, const struct convoy_sync_call *call)
 {
-    return grid->member_count > 1 && grid->member_count == grid->inner && grid->slots == 1 &&
-           (call->policy & (CONVOY_SYNC_WORLD | CONVOY_SYNC_EXCHANGE)) == 0;
+    return convoy_alone_is_usual(grid) && (call->policy & (CONVOY_SYNC_WORLD | CONVOY_SYNC_EXCHANGE)) == 0;
 }
 
 convoy_operation convoy_alone_start(struct convoy_alone *alone, struct convoy_gather *gather,

@@ -24,6 +24,12 @@ struct convoy_alone {
 int32_t convoy_alone_init(struct convoy_alone *alone, size_t payload_bytes, struct convoy_error *error);
 void convoy_alone_fini(struct convoy_alone *alone);
 
+/* Whether calls of this group stay local, unless their policy asks for a round. */
+static inline bool convoy_alone_is_usual(const struct convoy_grid *grid)
+{
+    return grid->member_count > 1 && grid->member_count == grid->inner && grid->slots == 1;
+}
+
 /* Whether a call of this group stays local. */
 bool convoy_alone_applies(const struct convoy_grid *grid, const struct convoy_sync_call *call);
 

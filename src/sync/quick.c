@@ -8,9 +8,13 @@ void convoy_sync_quick_note(struct convoy_sync *sync)
 {
     const struct convoy_gather *gather = &sync->gather;
     const struct convoy_mask *mask = &gather->mask;
+    if (sync->quick.generation != 0) {
+        return; /* the end of a round that was noted, or of a short one, is read again */
+    }
     convoy_engine_quick_note(sync->engine, &sync->quick);
     bool is_plain = sync->quick.contribution.header.policy == 0 && mask->version == 0 &&
-                    mask->agreeing == gather->form.member_count && convoy_deliver_is_whole(&sync->grid, gather);
+                    mask->agreeing == gather->form.member_count && convoy_deliver_is_whole(&sync->grid, gather) &&
+                    !convoy_alone_is_usual(&sync->grid); /* this was an exchange, plain calls are none */
     sync->quick.generation = is_plain ? sync->quick.generation : 0;
 }
 

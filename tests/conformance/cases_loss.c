@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members that go: closed in an orderly way, killed, stopped. */
 #include "tests/conformance/suite.h"
+#include "tests/lib/describe.h"
 
 #include <signal.h>
 #include <string.h>
@@ -170,7 +171,75 @@ static void parent_stop_last(struct ranks *ranks)
     ranks_futex_wake(go);
 }
 
+/* Rank 0 gives up on a round, and rank 3 closes after that: the others see the first and agree on the second. */
+static void unseen_break(struct suite *suite)
+{
+    struct plugin_member *member = suite->member;
+    struct exchange *exchange = &suite->exchange;
+    convoy_operation operation = 0;
+    exchange_init(exchange, 8, CONVOY_STATE_SUCCESS);
+    EXPECT_OK(member->plugin.poll->reduce_start(member->group, &exchange->call, &operation, &member->error),
+              &member->error);
+    rank_barrier_of(suite->rank, 1, 3);
+    if (suite->rank->index == 0) {
+        EXPECT_STATUS(member->plugin.core->operation_abandon(member->group, operation, &member->error), CONVOY_BROKEN,
+                      &member->error);
+        rank_mark(suite->rank, LOSS_READY);
+        rank_await_mark(suite->rank, 3, LOSS_READY);
+        EXPECT_EQUAL(suite_reopen(suite).lost_count, 1);
+    }
+    rank_barrier_of(suite->rank, 2, 3);
+    if (suite->rank->index != 0) {
+        EXPECT_STATUS(member->plugin.poll->reduce_wait(member->group, operation, SUITE_LONG_NS, &exchange->result,
+                                                       &member->error),
+                      CONVOY_BROKEN, &member->error);
+        EXPECT_EQUAL(suite_reopen(suite).lost_count, 1);
+    }
+}
+
+/* Who agreed on a loss without having seen it does not wait for the lost: when the others are there, it is through. */
+static void case_unseen_loss(struct suite *suite)
+{
+    struct plugin_member *member = suite->member;
+    struct exchange *exchange = &suite->exchange;
+    if (suite->transport != SUITE_THREADS && suite->transport != SUITE_SHARED_MEMORY) {
+        return;
+    }
+    suite_open(suite);
+    suite_expect_round(suite, 8, CONVOY_STATE_SUCCESS);
+    if (suite->rank->index == 3) {
+        rank_await_mark(suite->rank, 0, LOSS_READY);
+        EXPECT_OK(member->plugin.core->group_close(member->group, 0, &member->error), &member->error);
+        rank_mark(suite->rank, LOSS_READY);
+        return;
+    }
+    unseen_break(suite);
+    for (uint32_t round = 0; round < 10; round++) {
+        convoy_operation operation = 0;
+        exchange_init(exchange, 8, (uint8_t)(round % 5));
+        if (suite->rank->index != 1) {
+            EXPECT_OK(member->plugin.poll->reduce_start(member->group, &exchange->call, &operation, &member->error),
+                      &member->error);
+            rank_barrier_of(suite->rank, 3, 3);
+            EXPECT_OK(member->plugin.poll->reduce_wait(member->group, operation, SUITE_LONG_NS, &exchange->result,
+                                                       &member->error),
+                      &member->error);
+        } else {
+            rank_barrier_of(suite->rank, 3, 3);
+            EXPECT_OK(exchange_reduce(exchange, member, SUITE_LONG_NS), &member->error);
+        }
+        EXPECT_EQUAL(exchange->states_out[7], round % 5);
+    }
+    if (suite->rank->index == 1) {
+        json_t *stats = describe_group(member, CONVOY_TOPIC_STATS);
+        EXPECT(describe_number(stats, "operations.poll.waits.none") >= 10);
+        json_decref(stats);
+    }
+    rank_barrier_of(suite->rank, 4, 3);
+}
+
 const struct suite_case suite_loss_cases[] = {
+    {.name = "test_conformance_loss_that_was_not_seen_is_not_waited_for", .run = case_unseen_loss},
     {.name = "test_conformance_closed_member_is_named", .run = case_closed_member},
     {.name = "test_conformance_killed_member_is_lost_and_the_rest_goes_on",
      .run = case_killed_member,

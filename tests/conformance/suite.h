@@ -44,10 +44,14 @@ extern const struct suite_case suite_round_cases[];
 extern const size_t suite_round_count;
 extern const struct suite_case suite_alike_cases[];
 extern const size_t suite_alike_count;
+extern const struct suite_case suite_between_cases[];
+extern const size_t suite_between_count;
 extern const struct suite_case suite_failure_cases[];
 extern const size_t suite_failure_count;
 extern const struct suite_case suite_loss_cases[];
 extern const size_t suite_loss_count;
+extern const struct suite_case suite_mixed_cases[];
+extern const size_t suite_mixed_count;
 
 /* Runs all cases over one transport as a cmocka group of that name; returns main's exit code. */
 int suite_main(const char *name, enum suite_transport transport);
