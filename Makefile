@@ -36,6 +36,9 @@ UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
+# Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
+FAKE_LINK_TESTS := remote_reopen
+UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
@@ -195,6 +198,13 @@ $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o $(OBJ)/objects.a
 FAKE_ENGINE_OBJECTS := $(call objects,$(addprefix tests/lib/,fake_engine poll_grid poll_ranks poll_reference))
 $(FAKE_ENGINE_TESTS:%=$(TEST_BIN)/unit/test_%): $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o \
     $(FAKE_ENGINE_OBJECTS) $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
+
+# The same for pretended links.
+FAKE_LINK_OBJECTS := $(call objects,$(addprefix tests/lib/,fake_hosts fake_link))
+$(FAKE_LINK_TESTS:%=$(TEST_BIN)/unit/test_%): $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o \
+    $(FAKE_LINK_OBJECTS) $(OBJ)/objects.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
 

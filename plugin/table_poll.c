@@ -155,7 +155,6 @@ __attribute__((noinline)) static void poll_tell_stall(struct convoy_group *group
                     (int)group->options.name_length, group->options.name, group->options.own_id,
                     (unsigned long long)group->record.stall.still);
     group->record.stalls = 0;
-    convoy_record_settle(&group->record); /* the host's log function may ask for it, and this call is still inside */
     convoy_log_flush(log);
 }
 

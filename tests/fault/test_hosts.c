@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three hosts (network namespaces): several deaths, links cut one way and both ways, and going on degraded. */
+/* Three hosts (network namespaces): several deaths, a member that reopens late, links cut one way and both ways, and
+ * going on degraded. */
 #include "tests/fault/party.h"
 
 #include "tests/lib/hosts.h"
@@ -132,6 +133,72 @@ static void test_hosts_promiser_and_coordinator_die_promise_is_completed(void **
     run.points[0] = "reopen_before_commit";
     run.points[2] = "reopen_promised";
     deaths_check(&run);
+}
+
+/* -- a late member ----------------------------------------------------------------------------------------------- */
+
+#define LATE_GIVER 0u
+#define LATE_LEADER 2u
+#define LATE_MEMBER 3u /* of the same host */
+#define LATE_OTHERS 1u /* barrier of all but that one */
+
+/* A round that rank 0 gives up on before the others come to it. */
+static void late_broken_round(struct party *party, uint32_t mark)
+{
+    convoy_operation operation = 0;
+    if (party->rank->index == LATE_GIVER) {
+        EXPECT_OK(party_start(party, &operation), &party->member->error);
+        EXPECT_STATUS(party_abandon(party, operation), CONVOY_BROKEN, &party->member->error);
+        rank_mark(party->rank, mark);
+    } else {
+        rank_await_mark(party->rank, LATE_GIVER, mark);
+        EXPECT_STATUS(party_round(party, PARTY_LONG_NS), CONVOY_BROKEN, &party->member->error);
+    }
+}
+
+static void late_rank(const struct rank *rank, void *argument)
+{
+    const struct hosts_run *run = argument;
+    struct party *party = party_enter(rank, &run->plan);
+    EXPECT_OK(party_open(party), &party->member->error);
+    party_survive(party, HOSTS_ROUND - 1);
+    late_broken_round(party, MARK_READY);
+    if (rank->index == LATE_MEMBER) {
+        rank_await_mark(rank, LATE_LEADER, MARK_OVER);
+    } else {
+        EXPECT_OK(party_reopen(party), &party->member->error);
+        late_broken_round(party, MARK_LATE);
+        rank_barrier_of(rank, LATE_OTHERS, rank->count - 1); /* else one of them might miss the epoch, too */
+    }
+    EXPECT_OK(party_reopen(party), &party->member->error);
+    if (rank->index == LATE_LEADER) {
+        rank_mark(rank, MARK_OVER);
+    }
+    party_survive(party, HOSTS_LAST);
+    party_leave(party);
+}
+
+/* Two epochs are agreed on while a member is away: when it reopens, it goes to the second. */
+static void test_hosts_late_member_goes_past_an_epoch(void **state)
+{
+    (void)state;
+    static struct party_shared seen;
+    hosts_skip();
+    struct hosts_run run = {.plan = {.place = PARTY_HOSTS, .count = HOSTS_MEMBERS}};
+    struct ranks *ranks = party_ranks(&run.plan);
+    ranks_start(ranks, late_rank, &run, party_timeout_ms());
+    for (uint32_t i = 0; i < run.plan.count; i++) {
+        ranks_await_exit(ranks, i);
+    }
+    (void)memcpy(&seen, ranks_shared(ranks), sizeof seen);
+    ranks_finish(ranks);
+    party_check(&seen, &run.plan, (1u << run.plan.count) - 1, HOSTS_LAST);
+    for (uint32_t i = 0; i < run.plan.count; i++) {
+        const struct party_entry *entries = seen.logs[i].entries;
+        EXPECT_EQUAL(entries[HOSTS_ROUND - 1].status, CONVOY_BROKEN);
+        EXPECT_EQUAL(entries[HOSTS_ROUND].epoch, entries[0].epoch + (i == LATE_MEMBER ? 2 : 1));
+        EXPECT_EQUAL(entries[HOSTS_ROUND].round, HOSTS_ROUND);
+    }
 }
 
 /* -- links that are cut ------------------------------------------------------------------------------------------ */
@@ -340,6 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hosts_two_deaths_during_reopen_the_rest_go_on),
         cmocka_unit_test(test_hosts_promiser_and_coordinator_die_promise_is_completed),
+        cmocka_unit_test(test_hosts_late_member_goes_past_an_epoch),
         cmocka_unit_test(test_hosts_link_cut_one_way_is_named_and_heals),
         cmocka_unit_test(test_hosts_no_majority_left_is_unreachable),
         cmocka_unit_test(test_hosts_degrade_finishes_the_round_without_a_lost_host),

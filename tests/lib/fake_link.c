@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/lib/fake_link.h"
+
+#include "tests/lib/expect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FAKE_STATUS_DOWN (-25) /* as UCX calls a reset connection */
+
+struct fake_message {
+    struct fake_message *next;
+    size_t header_bytes;
+    size_t data_bytes;
+    uint8_t bytes[]; /* header, then data */
+};
+
+struct fake_queue {
+    struct fake_message *first;
+    uint32_t count;
+    bool is_held;
+};
+
+struct convoy_link {
+    struct convoy_link_options options;
+    uint32_t index;
+    bool is_progressing;
+    enum convoy_link_state peers[FAKE_LINKS_MAX];
+};
+
+static struct fake_net {
+    uint32_t count;
+    struct convoy_link *links[FAKE_LINKS_MAX]; /* NULL once it is closed */
+    bool are_dead[FAKE_LINKS_MAX];
+    struct fake_queue queues[FAKE_LINKS_MAX][FAKE_LINKS_MAX]; /* [from][to] */
+} net;
+
+static struct fake_message *queue_take(struct fake_queue *queue)
+{
+    struct fake_message *message = queue->first;
+    if (message != NULL) {
+        queue->first = message->next;
+        queue->count--;
+    }
+    return message;
+}
+
+void fake_links_reset(void)
+{
+    for (uint32_t from = 0; from < FAKE_LINKS_MAX; from++) {
+        for (uint32_t to = 0; to < FAKE_LINKS_MAX; to++) {
+            for (struct fake_message *message; (message = queue_take(&net.queues[from][to])) != NULL;) {
+                free(message);
+            }
+        }
+    }
+    memset(&net, 0, sizeof net);
+}
+
+void fake_links_hold(uint32_t from, uint32_t to, bool is_held)
+{
+    net.queues[from][to].is_held = is_held;
+}
+
+bool fake_links_pass(uint32_t from, uint32_t to)
+{
+    struct fake_message *message = queue_take(&net.queues[from][to]);
+    struct convoy_link *link = net.links[to];
+    if (message == NULL) {
+        return false;
+    }
+    if (link != NULL && !net.are_dead[to]) {
+        link->options.recv(link->options.user, message->bytes, message->header_bytes,
+                           message->bytes + message->header_bytes, message->data_bytes);
+    }
+    free(message);
+    return true;
+}
+
+uint32_t fake_links_waiting(uint32_t from, uint32_t to)
+{
+    return net.queues[from][to].count;
+}
+
+void fake_links_kill(uint32_t index)
+{
+    net.are_dead[index] = true;
+}
+
+/* -- net/link.h -------------------------------------------------------------------------------------------------- */
+
+int32_t convoy_link_open(const struct convoy_link_options *options, struct convoy_link **link_out,
+                         struct convoy_error *error)
+{
+    (void)error;
+    EXPECT(net.count < FAKE_LINKS_MAX && options->peer_count <= FAKE_LINKS_MAX);
+    struct convoy_link *link = calloc(1, sizeof *link);
+    EXPECT(link != NULL);
+    link->options = *options;
+    link->index = net.count++;
+    net.links[link->index] = link;
+    *link_out = link;
+    return CONVOY_OK;
+}
+
+void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns)
+{
+    (void)deadline_ns;
+    net.links[link->index] = NULL;
+    free(link);
+}
+
+const void *convoy_link_address(const struct convoy_link *link, size_t *bytes_out)
+{
+    *bytes_out = sizeof link->index;
+    return &link->index;
+}
+
+int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
+                            struct convoy_error *error)
+{
+    (void)address;
+    (void)bytes;
+    (void)error;
+    link->peers[peer] = CONVOY_LINK_UP;
+    return CONVOY_OK;
+}
+
+int32_t convoy_link_reach(const struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
+                          struct convoy_error *error)
+{
+    (void)link;
+    (void)peer;
+    (void)address;
+    (void)bytes;
+    (void)error;
+    return CONVOY_OK;
+}
+
+enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, uint32_t peer)
+{
+    return link->peers[peer];
+}
+
+int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
+                         const void *data, size_t bytes)
+{
+    struct fake_queue *queue = &net.queues[link->index][peer];
+    struct fake_message *message = calloc(1, sizeof *message + header_bytes + bytes);
+    EXPECT(message != NULL);
+    message->header_bytes = header_bytes;
+    message->data_bytes = bytes;
+    memcpy(message->bytes, header, header_bytes);
+    if (bytes != 0) {
+        memcpy(message->bytes + header_bytes, data, bytes);
+    }
+    struct fake_message **end = &queue->first;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = message;
+    queue->count++;
+    return CONVOY_OK;
+}
+
+uint32_t convoy_link_pending(const struct convoy_link *link)
+{
+    (void)link;
+    return 0;
+}
+
+uint32_t convoy_link_progress(struct convoy_link *link)
+{
+    uint32_t events = 0;
+    if (link->is_progressing) {
+        return 0;
+    }
+    link->is_progressing = true;
+    for (uint32_t from = 0; from < net.count; from++) {
+        while (!net.queues[from][link->index].is_held && fake_links_pass(from, link->index)) {
+            events++;
+        }
+        if (net.are_dead[from] && link->peers[from] == CONVOY_LINK_UP && fake_links_waiting(from, link->index) == 0) {
+            link->peers[from] = CONVOY_LINK_FAILED;
+            link->options.down(link->options.user, from, FAKE_STATUS_DOWN);
+            events++;
+        }
+    }
+    link->is_progressing = false;
+    return events;
+}
+
+/* Nobody sleeps in one thread. */
+bool convoy_link_arm(struct convoy_link *link)
+{
+    (void)link;
+    return false;
+}
+
+int convoy_link_fd(const struct convoy_link *link)
+{
+    (void)link;
+    return -1;
+}
+
+json_t *convoy_link_describe(const struct convoy_link *link)
+{
+    (void)link;
+    return NULL;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Links (net/link.h) among the members of one thread, for unit tests of what lies on them: what is sent waits in a queue
+ * for each pair, in order, until its receiver makes progress, and the test may hold a queue. Nothing is lost, but what is
+ * sent to the dead. Link it instead of the net layer's links.
+ */
+#ifndef CONVOY_TESTS_FAKE_LINK_H
+#define CONVOY_TESTS_FAKE_LINK_H
+
+#include "net/link.h"
+
+#define FAKE_LINKS_MAX 8u
+
+/* Before the first and after the last link: forgets all. Links are numbered in the order in which they are opened. */
+void fake_links_reset(void);
+
+/* From now on what `from` sends to `to` waits, or does not. */
+void fake_links_hold(uint32_t from, uint32_t to, bool is_held);
+
+/* Delivers the first message that waits between the two, held or not. False: there is none. */
+bool fake_links_pass(uint32_t from, uint32_t to);
+uint32_t fake_links_waiting(uint32_t from, uint32_t to);
+
+/* Its process is gone: what it has sent still arrives, then the others that were connected to it see its link down. */
+void fake_links_kill(uint32_t index);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Agreement on the next generation across hosts, message by message. With real processes: tests/fault. */
+#include "tests/lib/expect.h"
+#include "tests/lib/fake_hosts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const uint32_t three_hosts[] = {0, 1, 2};
+
+/* Host 1 gives up on round 2, which host 0 hears first: it asks the others to reopen. Host 2 has answered that its last
+ * complete round is 1 when host 1's part of round 2 reaches it, the last that it lacks: round 2 is to come again, so it
+ * must not end well there. */
+static void test_remote_reopen_host_that_has_answered_completes_nothing(void **state)
+{
+    (void)state;
+    struct fake_hosts *hosts = fake_hosts_create(three_hosts, 3);
+    fake_hosts_expect_round(hosts, 1);
+    fake_links_hold(1, 2, true);
+    fake_hosts_start(hosts, 1, 2);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 1), CONVOY_IN_PROGRESS);
+    EXPECT_EQUAL(fake_links_waiting(1, 2), 1);
+    EXPECT_EQUAL(fake_hosts_abandon(hosts, 1), CONVOY_BROKEN);
+    fake_hosts_start(hosts, 2, 3);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 2), CONVOY_IN_PROGRESS);
+    fake_hosts_start(hosts, 0, 1);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 0), CONVOY_BROKEN);
+    EXPECT_EQUAL(fake_hosts_reopen(hosts, 0), CONVOY_TIMED_OUT); /* it has asked, and nobody has answered */
+    EXPECT_EQUAL(fake_hosts_test(hosts, 2), CONVOY_IN_PROGRESS); /* now host 2 has */
+    EXPECT(fake_links_pass(1, 2));
+    EXPECT_EQUAL(fake_hosts_test(hosts, 2), CONVOY_IN_PROGRESS);
+    fake_links_hold(1, 2, false); /* and now hears that host 1 has given up */
+    EXPECT_EQUAL(fake_hosts_test(hosts, 2), CONVOY_BROKEN);
+    fake_hosts_expect_reopen(hosts, FAKE_HOSTS_EPOCH + 1, 2);
+    fake_hosts_expect_round(hosts, 2);
+    fake_hosts_expect_round(hosts, 3);
+    fake_hosts_destroy(hosts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_remote_reopen_host_that_has_answered_completes_nothing),
+    };
+    return cmocka_run_group_tests_name("remote_reopen", tests, NULL, NULL);
+}
