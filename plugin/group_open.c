@@ -76,6 +76,7 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
         .member_ids = group->options.member_ids,
         .own_index = group->options.own_index,
         .blob_bytes_max = group->options.blob_bytes_max,
+        .salt = convoy_runtime_salt(group->context->runtime),
     };
     group->sync_cells = grid->slots * grid->inner;
     return convoy_sync_open(&options, &group->sync, error);

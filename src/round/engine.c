@@ -113,6 +113,7 @@ static struct convoy_engine *engine_create(const struct convoy_engine_options *o
         return NULL;
     }
     engine->runtime = options->runtime;
+    engine->operation_salt = convoy_runtime_salt(options->runtime);
     engine->group = options->group;
     engine->agreement = options->agreement;
     engine->member_count = (uint32_t)options->group->member_count;

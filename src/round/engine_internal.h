@@ -87,7 +87,8 @@ struct convoy_engine {
     size_t cell_bytes;
     _Atomic uint32_t generation; /* [any] */
     uint32_t loss_count;         /* members known dead or closed, excluded ones included */
-    uint64_t operation_count;
+    uint32_t operation_count; /* may wrap */
+    uint32_t operation_salt;  /* constant after open */
     uint32_t error_member;       /* whose error row ended the last round, or member_count */
     int32_t ended_status;
     _Atomic uint32_t state;      /* [any] enum convoy_engine_state */
@@ -175,12 +176,11 @@ static inline uint64_t convoy_engine_coarse_ns(void)
     return (uint64_t)now.tv_sec * CONVOY_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* The value of the operation that was published last: slot, count, and where the engine lies, so that a value of one
- * group is stale in every other that is open. */
+/* The value of the operation that was published last: slot, count, and the engine's salt, so that a value of one group
+ * is stale in every other, also in one that is opened where a closed one lay. */
 static inline convoy_operation convoy_engine_operation(const struct convoy_engine *engine)
 {
-    uint64_t place = (uintptr_t)engine / CONVOY_LINE_BYTES;
-    return place << 40 | (engine->operation_count & UINT32_MAX) << 8 | 1;
+    return (uint64_t)engine->operation_salt << 40 | (uint64_t)engine->operation_count << 8 | 1;
 }
 
 static inline void convoy_engine_pause(void)
