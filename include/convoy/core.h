@@ -114,7 +114,7 @@ struct convoy_group_info {
     uint32_t member_count;
     uint32_t own_index;
     uint32_t host_count;
-    uint32_t lost_count; /* members this epoch goes on without; with DEGRADE also those of this host that rounds go on
+    uint32_t lost_count; /* members this epoch goes on without, with DEGRADE also those that its last round went
                             without */
     uint32_t wire;       /* wire version of this epoch */
     uint64_t epoch;

@@ -72,6 +72,7 @@ struct convoy_round_pass {
     uint32_t diverged_member; /* first whose fingerprint differs from this member's, or member_count */
     uint32_t bad_member;      /* whose payload merge refused */
     int32_t merge_status;
+    uint32_t lost_count; /* absent as lost */
 };
 
 struct convoy_engine {
@@ -120,6 +121,7 @@ struct convoy_engine {
     /* the member's place in the group */
     uint64_t lost[CONVOY_LOST_WORDS]; /* members this generation goes on without */
     _Atomic uint32_t lost_count; /* [any] */
+    _Atomic uint32_t absent_count; /* [any] members that the last merged round of this generation went without as lost */
     struct convoy_loss *losses; /* [member_count] */
 
     /* the operation */

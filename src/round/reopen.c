@@ -62,11 +62,13 @@ void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, cons
     engine->generation = generation;
     engine->front.generation = CONVOY_QUICK_NOBODY;
     atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
-    engine->lost_count = 0;
+    uint32_t lost_count = 0;
     for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {
         engine->lost[word] = CONVOY_MUTATED(reopen_keeps_generation_of_lost) ? 0 : lost[word];
-        engine->lost_count += (uint32_t)__builtin_popcountll(engine->lost[word]);
+        lost_count += (uint32_t)__builtin_popcountll(engine->lost[word]);
     }
+    engine->lost_count = lost_count;
+    atomic_store_explicit(&engine->absent_count, 0, memory_order_relaxed);
     engine->next_round += CONVOY_MUTATED(round_number_not_repeated) ? 1 : 0;
     for (uint32_t parity = 0; parity < 2; parity++) {
         engine->own_words[parity] = reopen_own_word(engine, parity);
