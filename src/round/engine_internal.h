@@ -34,11 +34,11 @@ enum convoy_engine_state {
     CONVOY_ENGINE_BROKEN,   /* reopen first */
 };
 
-/* How one member was found lost. Sticky for the life of the engine. */
+/* How one member was found lost. Sticky for the life of the engine. [any] */
 struct convoy_loss {
-    uint8_t is_dead;   /* its process ended, or its host is gone */
-    uint8_t is_closed; /* it said goodbye */
-    uint8_t noticed_by; /* CONVOY_NOTICED_* */
+    _Atomic uint8_t is_dead;    /* its process ended, or its host is gone */
+    _Atomic uint8_t is_closed;  /* it said goodbye */
+    _Atomic uint8_t noticed_by; /* CONVOY_NOTICED_* */
 };
 
 /* What went wrong last, kept for operation_report. */
@@ -119,7 +119,7 @@ struct convoy_engine {
     bool degrade;
 
     /* the member's place in the group */
-    uint64_t lost[CONVOY_LOST_WORDS]; /* members this generation goes on without */
+    _Atomic uint64_t lost[CONVOY_LOST_WORDS]; /* [any] members this generation goes on without */
     _Atomic uint32_t lost_count; /* [any] */
     _Atomic uint32_t absent_count; /* [any] members that the last merged round of this generation went without as lost */
     struct convoy_loss *losses; /* [member_count] */
@@ -146,7 +146,8 @@ struct convoy_engine {
 
 static inline bool convoy_engine_is_lost(const struct convoy_engine *engine, uint32_t member)
 {
-    return engine->lost_count != 0 && (engine->lost[member / 64] >> (member % 64) & 1) != 0;
+    return engine->lost_count != 0 &&
+           (atomic_load_explicit(&engine->lost[member / 64], memory_order_relaxed) >> (member % 64) & 1) != 0;
 }
 
 static inline int32_t convoy_engine_rank(const struct convoy_engine *engine, uint32_t member)
@@ -263,6 +264,10 @@ void convoy_engine_waiting_init(struct convoy_engine *engine);
 
 /* report.c: takes a picture of all members for the open round. field: CONVOY_FIELD_* or NONE. */
 void convoy_engine_report_fill(struct convoy_engine *engine, int32_t status, uint32_t field);
+
+/* [any thread] Nanoseconds since a member of this host was heard whose last published round this is: by the end of this
+ * member's last round at the latest. UINT64_MAX: never. */
+uint64_t convoy_engine_age(const struct convoy_engine *engine, uint64_t last_round, uint64_t now_ns);
 
 /* The later of a local member's two cells that is published, or NULL. */
 const struct convoy_cell *convoy_engine_last_cell(const struct convoy_engine *engine, uint32_t local);

@@ -299,6 +299,35 @@ static void *waiter_main(void *argument)
     return NULL;
 }
 
+static const json_t *member_part(const json_t *dump, size_t member, const char *field)
+{
+    return json_object_get(json_array_get(json_object_get(dump, "members"), member), field);
+}
+
+/* How a member is there, and how long ago it was heard: nobody, before the first round. */
+static void test_observability_dump_has_age_and_end_of_each_member(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_create();
+    pair_open(pair);
+    json_t *dump = group_json(&pair->calls, CONVOY_TOPIC_DUMP);
+    EXPECT(json_is_null(member_part(dump, 0, "age_ns")) && json_is_null(member_part(dump, 1, "age_ns")));
+    EXPECT(json_is_null(json_object_get(dump, "age_ns")));
+    EXPECT(strcmp(json_string_value(member_part(dump, 0, "link")), "self") == 0);
+    EXPECT(strcmp(json_string_value(member_part(dump, 1, "link")), "connected") == 0);
+    json_decref(dump);
+    pair_round(pair);
+    EXPECT_OK(pair->own->plugin.core->group_close(pair->peer->group, LONG_NS, &pair->peer->error), &pair->peer->error);
+    dump = group_json(&pair->calls, CONVOY_TOPIC_DUMP);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *age = member_part(dump, i, "age_ns");
+        EXPECT(json_is_integer(age) && json_integer_value(age) >= 0 && json_integer_value(age) < (json_int_t)LONG_NS);
+    }
+    EXPECT(strcmp(json_string_value(member_part(dump, 1, "link")), "closed") == 0);
+    json_decref(dump);
+    pair_destroy(pair);
+}
+
 static json_int_t member_number(json_t *dump, size_t member, const char *field)
 {
     json_t *value = json_object_get(json_array_get(json_object_get(dump, "members"), member), field);
@@ -457,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_observability_counters_move_by_what_happened),
         cmocka_unit_test(test_observability_given_up_poll_waits_are_counted),
         cmocka_unit_test(test_observability_call_log_holds_inputs_and_outputs_in_order),
+        cmocka_unit_test(test_observability_dump_has_age_and_end_of_each_member),
         cmocka_unit_test(test_observability_dump_while_a_round_hangs_names_links_and_rounds),
         cmocka_unit_test(test_observability_closed_group_says_what_it_was),
         cmocka_unit_test(test_observability_failed_group_says_how_far_it_came),
