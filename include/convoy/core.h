@@ -105,8 +105,8 @@ struct convoy_group_options {
 #define CONVOY_GROUP_CLOSING 7
 #define CONVOY_GROUP_CLOSED 8
 
-/* OUT: one look at a group. Of a group that failed, closes or is closed: what it was last, as far as it came (host_count
- * is 0 before the members have met), with no segment and no operation. */
+/* OUT: one look at a group. Of a group that failed, closes or is closed: what it was last, as far as it came
+ * (host_count is 0 before the members have met), with no segment and no operation. */
 struct convoy_group_info {
     uint32_t struct_size;
     uint32_t written_bytes;

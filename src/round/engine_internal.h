@@ -121,7 +121,7 @@ struct convoy_engine {
     /* the member's place in the group */
     _Atomic uint64_t lost[CONVOY_LOST_WORDS]; /* [any] members this generation goes on without */
     _Atomic uint32_t lost_count; /* [any] */
-    _Atomic uint32_t absent_count; /* [any] members that the last merged round of this generation went without as lost */
+    _Atomic uint32_t absent_count; /* [any] lost members in the last merged round of this generation */
     struct convoy_loss *losses; /* [member_count] */
 
     /* the operation */

@@ -290,8 +290,8 @@ static void close_both(struct pair *pair)
     EXPECT_OK(core->group_close(pair->peer->group, LONG_NS, &pair->peer->error), &pair->peer->error);
 }
 
-/* The next group of a context may lie where a closed one lay, and its count starts again: the old value is stale. inner:
- * 2 = gathers are local. */
+/* The next group of a context may lie where a closed one lay, and its count starts again: the old value is stale.
+ * inner: 2 = gathers are local. */
 static void check_closed_group(enum call_family family, uint32_t inner)
 {
     struct pair *pair = pair_create();

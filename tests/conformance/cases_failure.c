@@ -197,7 +197,7 @@ static void hanging_expect_row(const struct suite *suite, const json_t *row, uin
     }
 }
 
-/* sgl-project/sglang issue 34582: while a wait hangs, another thread sees every member: link, transport, rounds, age. */
+/* sgl-project/sglang issue 34582: while a wait hangs, another thread sees link, transport, rounds and age of all. */
 static void case_dump_of_hanging_round(struct suite *suite)
 {
     struct exchange *exchange = &suite->exchange;
