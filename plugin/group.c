@@ -123,6 +123,13 @@ static uint32_t group_phase_state(const struct convoy_group *group)
     return CONVOY_GROUP_READY;
 }
 
+void convoy_group_keep_info(struct convoy_group *group)
+{
+    convoy_engine_info(group->engine, &group->last);
+    group->last.segment_bytes = 0; /* what the group holds ends with the engine */
+    group->last.operation = 0;
+}
+
 int32_t convoy_group_info(convoy_group *group, struct convoy_group_info *info_out, struct convoy_error *error)
 {
     struct convoy_group_info info;
@@ -133,13 +140,12 @@ int32_t convoy_group_info(convoy_group *group, struct convoy_group_info *info_ou
     if (status != CONVOY_OK) {
         return status;
     }
-    info.member_count = (uint32_t)group->options.member_count;
-    info.own_index = group->options.own_index;
-    info.epoch = group->options.epoch;
-    info.state = group_phase_state(group);
     (void)pthread_mutex_lock(&group->lock);
-    if (group->engine != NULL && atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN && group->engine != NULL) {
         convoy_engine_info(group->engine, &info);
+    } else {
+        info = group->last;
+        info.state = group_phase_state(group);
     }
     (void)pthread_mutex_unlock(&group->lock);
     convoy_sized_out_end(info_out, &CONVOY_SHAPE(group_info), &info);

@@ -50,6 +50,9 @@ static void close_destroy(struct convoy_group *group, uint64_t deadline_ns)
     convoy_record_settle(&group->record);
     (void)pthread_mutex_lock(&group->lock);
     struct convoy_engine *engine = group->engine;
+    if (engine != NULL) {
+        convoy_group_keep_info(group);
+    }
     group->engine = NULL; /* calls from any thread see the tombstone from now on */
     convoy_record_shrink(&group->record);
     (void)pthread_mutex_unlock(&group->lock);
@@ -66,6 +69,9 @@ int32_t convoy_group_shut(struct convoy_group *group, uint64_t timeout_ns, struc
     uint64_t deadline = convoy_deadline_after(convoy_now_ns(), timeout_ns);
     (void)pthread_mutex_lock(&group->lock);
     bool is_closed = atomic_load(&group->phase) == CONVOY_PHASE_CLOSED;
+    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+        convoy_group_keep_info(group);
+    }
     if (!is_closed) {
         atomic_store(&group->phase, CONVOY_PHASE_CLOSING);
     }

@@ -76,6 +76,7 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
         .member_ids = group->options.member_ids,
         .own_index = group->options.own_index,
         .blob_bytes_max = group->options.blob_bytes_max,
+        .salt = convoy_runtime_salt(group->context->runtime),
     };
     group->sync_cells = grid->slots * grid->inner;
     return convoy_sync_open(&options, &group->sync, error);
@@ -126,6 +127,15 @@ static int32_t group_all_ready(struct convoy_group *group, struct convoy_error *
     return status;
 }
 
+/* Known from here on, also when no engine comes of it. */
+static void group_note_agreement(struct convoy_group *group, const struct convoy_agreement *agreement)
+{
+    (void)pthread_mutex_lock(&group->lock);
+    group->last.epoch = agreement->epoch;
+    group->last.wire = agreement->wire;
+    (void)pthread_mutex_unlock(&group->lock);
+}
+
 static int32_t group_open_steps(struct convoy_group *group, struct convoy_error *error)
 {
     struct convoy_agreement agreement;
@@ -142,6 +152,7 @@ static int32_t group_open_steps(struct convoy_group *group, struct convoy_error 
     }
     if (status == CONVOY_OK) {
         CONVOY_POINT(open_met);
+        group_note_agreement(group, &agreement);
         status = group_open_engine(group, &agreement, error);
         if (status == CONVOY_OK) {
             status = group_all_ready(group, error);
@@ -159,6 +170,11 @@ static void group_open_undo(struct convoy_group *group)
     group->sync = NULL;
     convoy_poll_close(group->poll);
     group->poll = NULL;
+    if (group->engine != NULL) {
+        (void)pthread_mutex_lock(&group->lock);
+        convoy_group_keep_info(group);
+        (void)pthread_mutex_unlock(&group->lock);
+    }
     convoy_engine_close(group->engine, group->open_deadline_ns);
     group->engine = NULL;
 }
@@ -225,6 +241,9 @@ static int32_t group_create(struct convoy_context *context, const struct convoy_
         convoy_group_free(group);
         return status;
     }
+    group->last.member_count = (uint32_t)group->options.member_count;
+    group->last.own_index = group->options.own_index;
+    group->last.epoch = group->options.epoch;
     group->open_deadline_ns = convoy_deadline_after(convoy_now_ns(), group->options.open_timeout_ns);
     *group_out = group;
     return CONVOY_OK;

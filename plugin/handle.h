@@ -60,6 +60,7 @@ struct convoy_group {
     bool is_open_done;
     int32_t open_status;
     struct convoy_error open_error;
+    struct convoy_group_info last; /* of a group whose engine is not asked (any more): see convoy_group_keep_info */
 };
 
 /* OK, FORKED, or CLOSED (context closing). NULL is INVALID_ARGUMENT. */
@@ -100,6 +101,9 @@ static inline void convoy_group_leave(struct convoy_group *group)
 /* What a call that was let in returns: a wait that close has ended says CLOSED. Hands queued log lines to the host
  * when something went wrong. */
 int32_t convoy_group_status(struct convoy_group *group, int32_t status, struct convoy_error *error);
+
+/* group.c: keeps what group_info says once the engine is gone. Called with the lock held, while the engine is there. */
+void convoy_group_keep_info(struct convoy_group *group);
 
 /* group_open.c */
 int32_t convoy_group_open_run(struct convoy_group *group);

@@ -108,7 +108,8 @@ struct convoy_group_options {
 #define CONVOY_GROUP_CLOSING 7
 #define CONVOY_GROUP_CLOSED 8
 
-/* OUT: one look at a group. */
+/* OUT: one look at a group. Of a group that failed, closes or is closed: what it was last, as far as it came
+ * (host_count is 0 before the members have met), with no segment and no operation. */
 struct convoy_group_info {
     uint32_t struct_size;
     uint32_t written_bytes;
@@ -116,7 +117,7 @@ struct convoy_group_info {
     uint32_t member_count;
     uint32_t own_index;
     uint32_t host_count;
-    uint32_t lost_count; /* members this epoch goes on without; with DEGRADE also those of this host that rounds go on
+    uint32_t lost_count; /* members this epoch goes on without, with DEGRADE also those that its last round went
                             without */
     uint32_t wire;       /* wire version of this epoch */
     uint64_t epoch;

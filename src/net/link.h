@@ -10,6 +10,7 @@
 #include "net/runtime.h"
 
 #define CONVOY_LINK_HEADER_MAX 64u
+#define CONVOY_LINK_TRANSPORTS_BYTES 64u
 
 enum convoy_link_state {
     CONVOY_LINK_NONE = 0,   /* never connected */
@@ -78,15 +79,22 @@ void convoy_link_sleep(struct convoy_link *link, int wake_fd, uint64_t deadline_
 bool convoy_link_arm(struct convoy_link *link);
 int convoy_link_fd(const struct convoy_link *link);
 
-enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, uint32_t peer);
-
-/* JSON object: transports and devices used by each endpoint, messages and bytes sent and received. gives */
-json_t *convoy_link_describe(const struct convoy_link *link);
-
 /* Ends pending sends until the deadline, at most two seconds of it for what was sent last to leave the process, then
  * closes endpoints by force (over TCP safe at any time: link_queue.c), destroys the workers. Returns at most a second
  * after the deadline, whatever the peers do. A worker that UCX still uses then is kept, and a warning says so.
  * NULL is a no-op. */
 void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns);
+
+/* The rest looks on: any thread, at any time before close, whatever the one inside does. */
+
+enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, uint32_t peer);
+const char *convoy_link_state_text(enum convoy_link_state state);
+
+/* What the endpoint to a peer goes over, such as "tcp/eth0"; "" = there is none yet, or it is just changing. */
+void convoy_link_peer_transports(const struct convoy_link *link, uint32_t peer,
+                                 char text_out[CONVOY_LINK_TRANSPORTS_BYTES]);
+
+/* JSON object: transports and devices used by each endpoint, messages and bytes sent and received. gives */
+json_t *convoy_link_describe(const struct convoy_link *link);
 
 #endif

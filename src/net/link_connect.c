@@ -72,20 +72,21 @@ static void endpoint_print(const void *object, const struct convoy_ucx_functions
 static void endpoint_note_transports(struct link_endpoint *endpoint)
 {
     char text[ENDPOINT_TEXT_BYTES];
+    char transports[CONVOY_LINK_TRANSPORTS_BYTES] = "";
     struct convoy_ucx_resources resources;
     convoy_ucx_print(endpoint_print, endpoint, endpoint->link->ucx, text, sizeof text);
     convoy_ucx_resources_parse_endpoint(text, &resources);
     size_t used = 0;
-    endpoint->transports[0] = '\0';
     endpoint->is_tcp = resources.count != 0;
     for (uint32_t i = 0; i < resources.count; i++) {
         endpoint->is_tcp = endpoint->is_tcp && strcmp(resources.rows[i].transport, "tcp") == 0;
     }
     endpoint->segment_bytes = endpoint->is_tcp ? LINK_SEGMENT_BYTES : SIZE_MAX;
-    for (uint32_t i = 0; i < resources.count && used < sizeof endpoint->transports; i++) {
-        used += (size_t)snprintf(endpoint->transports + used, sizeof endpoint->transports - used, "%s%s/%s",
-                                 used != 0 ? "," : "", resources.rows[i].transport, resources.rows[i].device);
+    for (uint32_t i = 0; i < resources.count && used < sizeof transports; i++) {
+        used += (size_t)snprintf(transports + used, sizeof transports - used, "%s%s/%s", used != 0 ? "," : "",
+                                 resources.rows[i].transport, resources.rows[i].device);
     }
+    convoy_link_text_write(&endpoint->transports, transports);
 }
 
 static int32_t connect_unreachable(const struct convoy_link *link, uint32_t peer, const struct convoy_lane_set *theirs,
@@ -223,7 +224,7 @@ int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void 
     }
     link_enter(link);
     endpoint_reset(link, endpoint);
-    endpoint->lane = pair.mine;
+    __atomic_store_n(&endpoint->lane, pair.mine, __ATOMIC_RELAXED);
     status = endpoint_create(link, endpoint, &theirs.lanes[pair.theirs], error);
     link_set_state(endpoint, status == CONVOY_OK ? CONVOY_LINK_UP : CONVOY_LINK_FAILED);
     if (status == CONVOY_OK) {

@@ -21,11 +21,19 @@ struct link_lane {
     int efd; /* becomes readable when there is work; owned by the worker */
 };
 
+#define LINK_TEXT_WORDS (CONVOY_LINK_TRANSPORTS_BYTES / sizeof(uint64_t))
+
+/* A short text that the owner changes now and then, and anyone reads. */
+struct link_text {
+    uint64_t writes; /* odd while it changes */
+    uint64_t words[LINK_TEXT_WORDS];
+};
+
 struct link_endpoint {
     struct convoy_link *link;
     ucp_ep_h ep; /* NULL: none, or given back */
     uint32_t state; /* enum convoy_link_state; written by the owner, read by anyone */
-    uint32_t lane;
+    uint32_t lane;  /* the same */
     uint32_t pending;     /* sends in buffers; the next ones queue behind them */
     struct link_buffer *queue; /* of these, those that wait here and not in UCX; first first */
     bool is_tcp;               /* nothing but TCP: its messages wait here (link_queue.c) */
@@ -39,7 +47,7 @@ struct link_endpoint {
     uint64_t sent_messages;
     uint64_t sent_bytes;
     uint64_t inline_messages; /* of these, without a buffer */
-    char transports[64];      /* "tcp/eth0" */
+    struct link_text transports; /* "tcp/eth0" */
 };
 
 /* A message that UCX could not take at once. */
@@ -177,6 +185,9 @@ void convoy_link_lanes_close(struct convoy_link *link);
 
 /* link_connect.c: gives the UCX endpoint back by force; never calls anyone. */
 void convoy_link_endpoint_close(struct convoy_link *link, struct link_endpoint *endpoint);
+
+/* link_describe.c: text: all of its bytes are kept. */
+void convoy_link_text_write(struct link_text *to, const char text[CONVOY_LINK_TRANSPORTS_BYTES]);
 
 /* link_connect.c: makes the endpoints that were asked for inside of progress. */
 void convoy_link_connect_later(struct convoy_link *link);

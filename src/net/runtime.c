@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sodium.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -25,6 +26,12 @@ int32_t convoy_runtime_random(void *bytes_out, size_t bytes, struct convoy_error
         return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "random numbers");
     }
     return CONVOY_OK;
+}
+
+uint32_t convoy_runtime_salt(struct convoy_runtime *runtime)
+{
+    uint64_t ordinal = atomic_fetch_add_explicit(&runtime->salt_count, 1, memory_order_relaxed);
+    return (uint32_t)(runtime->incarnation + ordinal) & 0xffffffu;
 }
 
 static int32_t runtime_copy_secret(struct convoy_runtime *runtime, const struct convoy_context_config *config,

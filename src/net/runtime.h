@@ -27,6 +27,7 @@ struct convoy_runtime {
     _Atomic uint32_t thread_count;    /* own threads alive */
     _Atomic uint64_t stranger_count;  /* connections that were no members: no hello, wrong secret, silent */
     _Atomic uint64_t refused_count;   /* members refused: other epoch, other list, index taken, ... */
+    _Atomic uint64_t salt_count;      /* of convoy_runtime_salt */
     pthread_mutex_t lock;             /* protects the two pointers below */
     struct convoy_listener *listeners;
     struct convoy_ucx *ucx; /* NULL until first needed */
@@ -44,6 +45,10 @@ void convoy_runtime_destroy(struct convoy_runtime *runtime);
 int32_t convoy_runtime_thread_start(struct convoy_runtime *runtime, const char *name, void *(*main_fn)(void *),
                                     void *argument, pthread_t *thread_out);
 void convoy_runtime_thread_join(struct convoy_runtime *runtime, pthread_t thread);
+
+/* [any thread] 24 bits that make the operation values of one group its own: the next one of this runtime, counted from
+ * a place of its own. What a closed group gave is not given again before 16 million others were opened. */
+uint32_t convoy_runtime_salt(struct convoy_runtime *runtime);
 
 /* Fills bytes (at most 256) from the kernel's generator. */
 int32_t convoy_runtime_random(void *bytes_out, size_t bytes, struct convoy_error *error);

@@ -113,6 +113,7 @@ static struct convoy_engine *engine_create(const struct convoy_engine_options *o
         return NULL;
     }
     engine->runtime = options->runtime;
+    engine->operation_salt = convoy_runtime_salt(options->runtime);
     engine->group = options->group;
     engine->agreement = options->agreement;
     engine->member_count = (uint32_t)options->group->member_count;
@@ -234,9 +235,10 @@ void convoy_engine_info(struct convoy_engine *engine, struct convoy_group_info *
     info_out->member_count = engine->member_count;
     info_out->own_index = engine->own_index;
     info_out->host_count = host_count;
-    /* Under policy degrade a host goes on without those of its members that no reopen has taken out of the epoch. */
-    uint32_t noticed = engine->degrade ? (uint32_t)atomic_load(&engine->counters.members_lost) : 0;
-    info_out->lost_count = noticed > engine->lost_count ? noticed : engine->lost_count;
+    /* Under policy degrade rounds go on without members that no reopen has taken out of the epoch. */
+    uint32_t absent = atomic_load_explicit(&engine->absent_count, memory_order_relaxed);
+    uint32_t lost = engine->lost_count;
+    info_out->lost_count = absent > lost ? absent : lost;
     info_out->wire = engine->agreement.wire;
     info_out->epoch = convoy_engine_epoch(engine);
     info_out->round = round != 0 && (is_open || is_broken) ? round - 1 : round;

@@ -34,11 +34,11 @@ enum convoy_engine_state {
     CONVOY_ENGINE_BROKEN,   /* reopen first */
 };
 
-/* How one member was found lost. Sticky for the life of the engine. */
+/* How one member was found lost. Sticky for the life of the engine. [any] */
 struct convoy_loss {
-    uint8_t is_dead;   /* its process ended, or its host is gone */
-    uint8_t is_closed; /* it said goodbye */
-    uint8_t noticed_by; /* CONVOY_NOTICED_* */
+    _Atomic uint8_t is_dead;    /* its process ended, or its host is gone */
+    _Atomic uint8_t is_closed;  /* it said goodbye */
+    _Atomic uint8_t noticed_by; /* CONVOY_NOTICED_* */
 };
 
 /* What went wrong last, kept for operation_report. */
@@ -72,6 +72,7 @@ struct convoy_round_pass {
     uint32_t diverged_member; /* first whose fingerprint differs from this member's, or member_count */
     uint32_t bad_member;      /* whose payload merge refused */
     int32_t merge_status;
+    uint32_t lost_count; /* absent as lost */
 };
 
 struct convoy_engine {
@@ -87,7 +88,8 @@ struct convoy_engine {
     size_t cell_bytes;
     _Atomic uint32_t generation; /* [any] */
     uint32_t loss_count;         /* members known dead or closed, excluded ones included */
-    uint64_t operation_count;
+    uint32_t operation_count; /* may wrap */
+    uint32_t operation_salt;  /* constant after open */
     uint32_t error_member;       /* whose error row ended the last round, or member_count */
     int32_t ended_status;
     _Atomic uint32_t state;      /* [any] enum convoy_engine_state */
@@ -117,8 +119,9 @@ struct convoy_engine {
     bool degrade;
 
     /* the member's place in the group */
-    uint64_t lost[CONVOY_LOST_WORDS]; /* members this generation goes on without */
+    _Atomic uint64_t lost[CONVOY_LOST_WORDS]; /* [any] members this generation goes on without */
     _Atomic uint32_t lost_count; /* [any] */
+    _Atomic uint32_t absent_count; /* [any] lost members in the last merged round of this generation */
     struct convoy_loss *losses; /* [member_count] */
 
     /* the operation */
@@ -143,7 +146,8 @@ struct convoy_engine {
 
 static inline bool convoy_engine_is_lost(const struct convoy_engine *engine, uint32_t member)
 {
-    return engine->lost_count != 0 && (engine->lost[member / 64] >> (member % 64) & 1) != 0;
+    return engine->lost_count != 0 &&
+           (atomic_load_explicit(&engine->lost[member / 64], memory_order_relaxed) >> (member % 64) & 1) != 0;
 }
 
 static inline int32_t convoy_engine_rank(const struct convoy_engine *engine, uint32_t member)
@@ -175,12 +179,11 @@ static inline uint64_t convoy_engine_coarse_ns(void)
     return (uint64_t)now.tv_sec * CONVOY_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-/* The value of the operation that was published last: slot, count, and where the engine lies, so that a value of one
- * group is stale in every other that is open. */
+/* The value of the operation that was published last: slot, count, and the engine's salt, so that a value of one group
+ * is stale in every other, also in one that is opened where a closed one lay. */
 static inline convoy_operation convoy_engine_operation(const struct convoy_engine *engine)
 {
-    uint64_t place = (uintptr_t)engine / CONVOY_LINE_BYTES;
-    return place << 40 | (engine->operation_count & UINT32_MAX) << 8 | 1;
+    return (uint64_t)engine->operation_salt << 40 | (uint64_t)engine->operation_count << 8 | 1;
 }
 
 static inline void convoy_engine_pause(void)
@@ -261,6 +264,10 @@ void convoy_engine_waiting_init(struct convoy_engine *engine);
 
 /* report.c: takes a picture of all members for the open round. field: CONVOY_FIELD_* or NONE. */
 void convoy_engine_report_fill(struct convoy_engine *engine, int32_t status, uint32_t field);
+
+/* [any thread] Nanoseconds since a member of this host was heard whose last published round this is: by the end of this
+ * member's last round at the latest. UINT64_MAX: never. */
+uint64_t convoy_engine_age(const struct convoy_engine *engine, uint64_t last_round, uint64_t now_ns);
 
 /* The later of a local member's two cells that is published, or NULL. */
 const struct convoy_cell *convoy_engine_last_cell(const struct convoy_engine *engine, uint32_t local);

@@ -95,6 +95,7 @@ void convoy_engine_pass(struct convoy_engine *engine, struct convoy_round_pass *
              convoy_cell_view_of(atomic_load_explicit(&cell->word, memory_order_acquire), engine->generation, round) !=
                  CONVOY_CELL_PUBLISHED)) {
             own->merge->absent(own->merge_state, member, CONVOY_ABSENT_LOST, 0);
+            pass->lost_count++;
             continue;
         }
         finish_member(engine, pass, member, cell);
@@ -150,6 +151,7 @@ int32_t convoy_engine_finish_local(struct convoy_engine *engine)
 
 int32_t convoy_engine_conclude(struct convoy_engine *engine, const struct convoy_round_pass *pass)
 {
+    atomic_store_explicit(&engine->absent_count, pass->lost_count, memory_order_relaxed);
     bool tags_differ = pass->tag_min != pass->tag_max && !CONVOY_MUTATED(tags_ignored);
     if (pass->diverged_member < engine->member_count || tags_differ) {
         return finish_diverged(engine, pass);

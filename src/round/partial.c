@@ -18,6 +18,7 @@ void convoy_partial_from_pass(struct convoy_partial_head *head, const struct con
         .culprit = pass->merge_status != CONVOY_OK ? pass->bad_member : PARTIAL_NOBODY,
         .error_member = has_error ? pass->error_member : PARTIAL_NOBODY,
         .error_reason = pass->error_reason,
+        .lost_count = pass->lost_count,
     };
 }
 
@@ -54,6 +55,7 @@ void convoy_partial_combine(struct convoy_partial_head *into, const struct convo
     }
     into->votes_and &= other->votes_and;
     into->votes_or |= other->votes_or;
+    into->lost_count += other->lost_count;
     partial_combine_failure(into, other);
     into->flags |= other->flags;
     if (other->error_member < into->error_member) {

@@ -25,7 +25,7 @@ struct convoy_partial_head {
     int32_t error_reason;
     uint32_t payload_bytes;
     uint32_t row_count; /* in a result that says DIVERGED: convoy_partial_row follow instead of the payload */
-    uint32_t reserved;
+    uint32_t lost_count; /* members that the round goes on without: of the host; in a result, of all hosts */
 };
 
 /* One member's cold line and tag, for reports. */

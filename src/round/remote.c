@@ -368,17 +368,16 @@ void convoy_remote_wait(struct convoy_engine *engine, bool is_yielding, uint64_t
     }
 }
 
-json_t *convoy_remote_dump(struct convoy_engine *engine)
+static json_int_t remote_counted(const _Atomic uint64_t *counter)
 {
-    struct convoy_remote *remote = engine->remote;
-    if (pthread_mutex_trylock(&remote->lock) != 0) { /* a round hangs in there: say what needs no lock */
-        return json_pack("{s:i, s:b}", "hosts", (int)remote->host_count, "worker_busy", 1);
-    }
-    json_t *link = convoy_link_describe(remote->link);
-    json_t *out = json_pack("{s:i, s:b, s:o*, s:I, s:I, s:I, s:I}", "hosts", (int)remote->host_count, "worker_busy", 0,
-                            "link", link, "dropped_token", (json_int_t)remote->dropped_token, "dropped_stale",
-                            (json_int_t)remote->dropped_stale, "dropped_repeat", (json_int_t)remote->dropped_repeat,
-                            "dropped_bad", (json_int_t)remote->dropped_bad);
-    (void)pthread_mutex_unlock(&remote->lock);
-    return out;
+    return (json_int_t)atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+json_t *convoy_remote_dump(const struct convoy_engine *engine)
+{
+    const struct convoy_remote *remote = engine->remote;
+    return json_pack("{s:i, s:o*, s:I, s:I, s:I, s:I}", "hosts", (int)remote->host_count, "link",
+                     convoy_link_describe(remote->link), "dropped_token", remote_counted(&remote->dropped_token),
+                     "dropped_stale", remote_counted(&remote->dropped_stale), "dropped_repeat",
+                     remote_counted(&remote->dropped_repeat), "dropped_bad", remote_counted(&remote->dropped_bad));
 }

@@ -44,7 +44,16 @@ void convoy_remote_check(struct convoy_engine *engine, uint64_t now_ns);
 /* Rows of the members of other hosts. */
 void convoy_remote_report_rows(struct convoy_engine *engine, uint64_t now_ns, struct convoy_member_report *rows);
 
-/* [any thread] JSON of the link. gives */
-json_t *convoy_remote_dump(struct convoy_engine *engine);
+/* What is known here of the link to a member of another host. */
+struct convoy_remote_look {
+    const char *link;                              /* none, up, failed, or how the member was lost: closed, lost */
+    char transports[CONVOY_LINK_TRANSPORTS_BYTES]; /* "" = not known: nothing goes there from this member */
+};
+
+/* [any thread] Takes no lock. */
+void convoy_remote_look(const struct convoy_engine *engine, uint32_t member, struct convoy_remote_look *look_out);
+
+/* [any thread] JSON of the link. Takes no lock. gives */
+json_t *convoy_remote_dump(const struct convoy_engine *engine);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside of the exchange between hosts. Everything here is under remote->lock: the caller holds it through a whole call
- * (free when nobody contends), the progress thread for one short step when the caller is away.
+ * Inside of the exchange between hosts. Everything here is under remote->lock, but for what is marked [any]: the caller
+ * holds it through a whole call (free when nobody contends), the progress thread for one short step when the caller is
+ * away. So nothing that looks on may take it: a round that hangs has it for as long as it hangs.
  *
  * Messages (struct convoy_message, then data):
  *   PARTIAL  host's merged blob of round `word`; one per (host, word), repeats are dropped. With FAILED in its head it
@@ -55,7 +56,7 @@ struct convoy_remote_box {
 };
 
 struct convoy_remote_host {
-    uint32_t leader;       /* member that speaks for it, as far as known here */
+    _Atomic uint32_t leader; /* [any] member that speaks for it, as far as known here */
     uint32_t member_count; /* without members that this generation goes on without */
     bool is_lost;
     uint64_t down_ns; /* since when its leader's link is down; 0 = it is not */
@@ -118,16 +119,22 @@ struct convoy_remote {
     struct convoy_partial_row *diverged_rows; /* [member_count] */
     uint32_t diverged_count;
     struct convoy_remote_reopen reopen;
-    uint64_t dropped_token; /* counters, for the dump */
-    uint64_t dropped_stale;
-    uint64_t dropped_repeat;
-    uint64_t dropped_bad;
+    _Atomic uint64_t dropped_token; /* [any] counters, for the dump */
+    _Atomic uint64_t dropped_stale;
+    _Atomic uint64_t dropped_repeat;
+    _Atomic uint64_t dropped_bad;
     pthread_t thread;
     bool has_thread;
     int wake_fd; /* eventfd: stop */
     _Atomic uint32_t is_stopping;
     _Atomic uint64_t activity; /* calls left; the thread takes over when it stands still */
 };
+
+/* Counters have one writer, whoever holds the lock. */
+static inline void convoy_remote_count(_Atomic uint64_t *counter)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
 
 /* remote.c */
 uint32_t convoy_remote_leader(const struct convoy_engine *engine);

@@ -63,12 +63,12 @@ void convoy_remote_reopen_message(struct convoy_remote *remote, const struct con
     bool has_body = message->kind == CONVOY_MESSAGE_STATE || message->kind == CONVOY_MESSAGE_PROPOSE;
     if (has_body) {
         if (message->length < sizeof body) {
-            remote->dropped_bad++;
+            convoy_remote_count(&remote->dropped_bad);
             return;
         }
         memcpy(&body, data, sizeof body);
         if (body.result_length != message->length - sizeof body) {
-            remote->dropped_bad++;
+            convoy_remote_count(&remote->dropped_bad);
             return;
         }
     }

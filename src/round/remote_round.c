@@ -169,6 +169,17 @@ static int32_t round_merge_payloads(struct convoy_remote *remote, struct convoy_
     return status;
 }
 
+/* Members of hosts that have no part in this generation: no host counts them among its own. */
+static uint32_t round_lost_hosts(const struct convoy_remote *remote)
+{
+    const struct convoy_engine *engine = remote->engine;
+    uint32_t count = 0;
+    for (uint32_t member = 0; member < engine->member_count && engine->lost_count != 0; member++) {
+        count += remote->hosts[engine->local.hosts.host_of[member]].member_count == 0;
+    }
+    return count;
+}
+
 /* Makes the result's bytes in scratch; 0 while the second hop is not complete. */
 static size_t round_build_rows(struct convoy_remote *remote, struct convoy_partial_head *head)
 {
@@ -204,6 +215,7 @@ static size_t round_build_result(struct convoy_remote *remote, struct convoy_par
     const struct convoy_contribution *own = &engine->contribution;
     size_t length = sizeof *head;
     head->payload_bytes = 0;
+    head->lost_count += round_lost_hosts(remote);
     if ((head->flags & CONVOY_PARTIAL_FAILED) == 0) {
         if (convoy_partial_is_diverged(head)) {
             length = round_build_rows(remote, head);
@@ -342,6 +354,7 @@ int32_t convoy_remote_consume(struct convoy_engine *engine)
         .merge_status = head.status == CONVOY_PEER_ERROR || head.status == CONVOY_DIVERGED ? CONVOY_OK : head.status,
         .tag_min = head.tag_min,
         .tag_max = head.tag_max,
+        .lost_count = head.lost_count < engine->member_count ? head.lost_count : engine->member_count,
     };
     remote->has_diverged_rows = head.row_count != 0;
     if (remote->has_diverged_rows) {

@@ -67,7 +67,7 @@ void convoy_remote_read_status(struct convoy_remote *remote, uint32_t host, cons
         struct convoy_partial_row row;
         memcpy(&row, data + at, sizeof row);
         if (row.member >= engine->member_count || engine->local.hosts.host_of[row.member] != host) {
-            remote->dropped_bad++;
+            convoy_remote_count(&remote->dropped_bad);
             return;
         }
         struct convoy_member_status *status = convoy_segment_status(&engine->segment, row.member);
@@ -167,5 +167,23 @@ void convoy_remote_report_rows(struct convoy_engine *engine, uint64_t now_ns, st
         if (remote->diverged_rows[i].member < engine->member_count) {
             status_diverged_row(engine, &remote->diverged_rows[i], &rows[remote->diverged_rows[i].member]);
         }
+    }
+}
+
+/* A member that no endpoint leads to is heard and told through the leader of its host. */
+void convoy_remote_look(const struct convoy_engine *engine, uint32_t member, struct convoy_remote_look *look_out)
+{
+    const struct convoy_remote *remote = engine->remote;
+    const struct convoy_loss *loss = &engine->losses[member];
+    uint32_t peer = member;
+    if (convoy_link_peer_state(remote->link, member) == CONVOY_LINK_NONE) {
+        peer = atomic_load_explicit(&remote->hosts[engine->local.hosts.host_of[member]].leader, memory_order_relaxed);
+    }
+    look_out->link = convoy_link_state_text(convoy_link_peer_state(remote->link, peer));
+    convoy_link_peer_transports(remote->link, peer, look_out->transports);
+    if (loss->is_closed != 0) {
+        look_out->link = "closed";
+    } else if (loss->is_dead != 0 || convoy_engine_is_lost(engine, member)) {
+        look_out->link = "lost";
     }
 }

@@ -67,7 +67,7 @@ void convoy_remote_broadcast(struct convoy_remote *remote, enum convoy_message_k
 
 void convoy_remote_drop_stale(struct convoy_remote *remote)
 {
-    remote->dropped_stale++;
+    convoy_remote_count(&remote->dropped_stale);
     (void)atomic_fetch_add_explicit(&remote->engine->counters.stale, 1, memory_order_relaxed);
 }
 
@@ -77,7 +77,7 @@ static void wire_keep(struct convoy_remote *remote, struct convoy_remote_box *bo
 {
     struct convoy_remote_box *box = &boxes[message->word & 1];
     if (box->word == message->word && !is_failure) {
-        remote->dropped_repeat++;
+        convoy_remote_count(&remote->dropped_repeat);
         return;
     }
     memcpy(box->bytes, data, message->length);
@@ -90,7 +90,7 @@ static void wire_partial(struct convoy_remote *remote, uint32_t host, const stru
 {
     struct convoy_partial_head head;
     if (!convoy_partial_read(&head, data, message->length, remote->engine->member_count)) {
-        remote->dropped_bad++;
+        convoy_remote_count(&remote->dropped_bad);
         return;
     }
     if (convoy_word_generation(message->word) < remote->engine->generation) {
@@ -111,14 +111,14 @@ static void wire_rows(struct convoy_remote *remote, uint32_t host, const struct 
     const struct convoy_engine *engine = remote->engine;
     size_t count = message->length / sizeof(struct convoy_partial_row);
     if (message->length % sizeof(struct convoy_partial_row) != 0 || count > engine->member_count) {
-        remote->dropped_bad++;
+        convoy_remote_count(&remote->dropped_bad);
         return;
     }
     for (size_t i = 0; i < count; i++) {
         struct convoy_partial_row row;
         memcpy(&row, data + i * sizeof row, sizeof row);
         if (row.member >= engine->member_count || engine->local.hosts.host_of[row.member] != host) {
-            remote->dropped_bad++;
+            convoy_remote_count(&remote->dropped_bad);
             return;
         }
     }
@@ -154,7 +154,7 @@ static void wire_dispatch(struct convoy_remote *remote, uint32_t host, const str
         convoy_remote_reopen_message(remote, message, data);
         return;
     }
-    remote->dropped_bad++; /* a kind of a newer release: nothing that this wire version relies on */
+    convoy_remote_count(&remote->dropped_bad); /* a kind of a newer release: nothing that this wire version relies on */
 }
 
 void convoy_remote_recv(void *user, const void *header, size_t header_bytes, const void *data, size_t bytes)
@@ -163,17 +163,17 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
     struct convoy_engine *engine = remote->engine;
     struct convoy_message message;
     if (header_bytes != sizeof message) {
-        remote->dropped_bad++;
+        convoy_remote_count(&remote->dropped_bad);
         return;
     }
     memcpy(&message, header, sizeof message);
     if (sodium_memcmp(message.token, remote->token, sizeof message.token) != 0) {
-        remote->dropped_token++;
+        convoy_remote_count(&remote->dropped_token);
         (void)atomic_fetch_add_explicit(&engine->counters.strange, 1, memory_order_relaxed);
         return;
     }
     if (message.member >= engine->member_count || message.length != bytes || bytes > remote->blob_bytes) {
-        remote->dropped_bad++;
+        convoy_remote_count(&remote->dropped_bad);
         return;
     }
     uint32_t host = engine->local.hosts.host_of[message.member];
@@ -183,7 +183,7 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
         return;
     }
     if (host != remote->own_host && message.leads != 0) {
-        from->leader = message.member;
+        atomic_store_explicit(&from->leader, message.member, memory_order_relaxed);
         from->down_ns = 0;
     }
     wire_dispatch(remote, host, &message, data);

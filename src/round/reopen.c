@@ -18,7 +18,9 @@ static void reopen_write_proposal(struct convoy_engine *engine, uint32_t generat
     struct convoy_member_slot *slot = convoy_segment_slot(&engine->segment, engine->local_index);
     struct convoy_proposal *proposal = &slot->proposals[generation & 1];
     uint64_t lost[CONVOY_LOST_WORDS];
-    memcpy(lost, engine->lost, sizeof lost);
+    for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {
+        lost[word] = atomic_load_explicit(&engine->lost[word], memory_order_relaxed);
+    }
     for (uint32_t member = 0; member < engine->member_count; member++) {
         if (engine->losses[member].is_dead != 0 || engine->losses[member].is_closed != 0) {
             lost[member / 64] |= UINT64_C(1) << (member % 64);
@@ -62,11 +64,14 @@ void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, cons
     engine->generation = generation;
     engine->front.generation = CONVOY_QUICK_NOBODY;
     atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
-    engine->lost_count = 0;
+    uint32_t lost_count = 0;
     for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {
-        engine->lost[word] = CONVOY_MUTATED(reopen_keeps_generation_of_lost) ? 0 : lost[word];
-        engine->lost_count += (uint32_t)__builtin_popcountll(engine->lost[word]);
+        uint64_t members = CONVOY_MUTATED(reopen_keeps_generation_of_lost) ? 0 : lost[word];
+        atomic_store_explicit(&engine->lost[word], members, memory_order_relaxed);
+        lost_count += (uint32_t)__builtin_popcountll(members);
     }
+    engine->lost_count = lost_count;
+    atomic_store_explicit(&engine->absent_count, 0, memory_order_relaxed);
     engine->next_round += CONVOY_MUTATED(round_number_not_repeated) ? 1 : 0;
     for (uint32_t parity = 0; parity < 2; parity++) {
         engine->own_words[parity] = reopen_own_word(engine, parity);

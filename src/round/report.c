@@ -33,16 +33,15 @@ static void report_from_cell(struct convoy_member_report *row, const struct conv
     row->policy = cell->cold.policy;
 }
 
-/* How old a local member's last contribution is: it was seen by the end of the last round at the latest. */
-static uint64_t report_age(const struct convoy_engine *engine, const struct convoy_member_report *row, uint64_t now)
+uint64_t convoy_engine_age(const struct convoy_engine *engine, uint64_t last_round, uint64_t now_ns)
 {
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
-    if (row->round == 0) {
+    if (last_round == 0) {
         return UINT64_MAX;
     }
-    uint64_t seen = row->round >= round ? atomic_load_explicit(&engine->published_ns, memory_order_relaxed)
+    uint64_t seen = last_round >= round ? atomic_load_explicit(&engine->published_ns, memory_order_relaxed)
                                         : atomic_load_explicit(&engine->finished_ns, memory_order_relaxed);
-    return convoy_deadline_left(seen, now);
+    return convoy_deadline_left(seen, now_ns);
 }
 
 static uint32_t report_condition(struct convoy_engine *engine, uint32_t local, uint64_t round,
@@ -99,7 +98,7 @@ static void report_local(struct convoy_engine *engine, uint32_t local, uint64_t 
                current->fingerprint != engine->reference) {
         row->condition = CONVOY_MEMBER_DIVERGED;
     }
-    row->age_ns = report_age(engine, row, now);
+    row->age_ns = convoy_engine_age(engine, row->round, now);
 }
 
 /* Who sealed cells of this round by abandoning it. */

@@ -4,8 +4,9 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-int32_t convoy_alone_init(struct convoy_alone *alone, size_t payload_bytes, struct convoy_error *error)
+int32_t convoy_alone_init(struct convoy_alone *alone, size_t payload_bytes, uint32_t salt, struct convoy_error *error)
 {
+    alone->salt = salt;
     alone->payload = convoy_memory_zalloc(payload_bytes);
     return alone->payload != NULL
                ? CONVOY_OK
@@ -40,8 +41,7 @@ convoy_operation convoy_alone_start(struct convoy_alone *alone, struct convoy_ga
     }
     alone->error_reason = call->error_reason;
     alone->summary = (struct convoy_round_summary){.votes_and = call->votes, .votes_or = call->votes};
-    uint64_t place = (uintptr_t)alone / 64; /* so that it is stale in other groups */
     alone->count++;
-    alone->operation = place << 40 | (alone->count & UINT32_MAX) << 8 | CONVOY_ALONE_SLOT;
+    alone->operation = (uint64_t)alone->salt << 40 | (uint64_t)alone->count << 8 | CONVOY_ALONE_SLOT;
     return alone->operation;
 }

@@ -13,7 +13,8 @@
 
 struct convoy_alone {
     uint8_t *payload; /* row_bytes_max */
-    uint64_t count;
+    uint32_t count; /* may wrap */
+    uint32_t salt;  /* see convoy_runtime_salt */
     convoy_operation operation; /* the last one, 0 = none */
     int32_t status;
     int32_t error_reason;
@@ -21,7 +22,7 @@ struct convoy_alone {
 };
 
 /* NO_MEMORY. `alone` is then safe to fini. */
-int32_t convoy_alone_init(struct convoy_alone *alone, size_t payload_bytes, struct convoy_error *error);
+int32_t convoy_alone_init(struct convoy_alone *alone, size_t payload_bytes, uint32_t salt, struct convoy_error *error);
 void convoy_alone_fini(struct convoy_alone *alone);
 
 /* Whether calls of this group stay local, unless their policy asks for a round. */

@@ -35,7 +35,7 @@ int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convo
         status = convoy_placement_init(&sync->placement, grid, error);
     }
     if (status == CONVOY_OK) {
-        status = convoy_alone_init(&sync->alone, convoy_row_bytes_max(&form), error);
+        status = convoy_alone_init(&sync->alone, convoy_row_bytes_max(&form), options->salt, error);
     }
     if (status != CONVOY_OK) {
         convoy_sync_close(sync);

@@ -20,6 +20,7 @@ struct convoy_sync_options {
     const int32_t *member_ids;      /* keeps until close; [grid->member_count] */
     uint32_t own_index;
     uint32_t blob_bytes_max;
+    uint32_t salt; /* of operations that are no engine's, see convoy_runtime_salt */
 };
 
 /* LIMIT: a row can be longer than blob_bytes_max; text has both. NO_MEMORY. */

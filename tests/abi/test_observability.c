@@ -299,6 +299,35 @@ static void *waiter_main(void *argument)
     return NULL;
 }
 
+static const json_t *member_part(const json_t *dump, size_t member, const char *field)
+{
+    return json_object_get(json_array_get(json_object_get(dump, "members"), member), field);
+}
+
+/* How a member is there, and how long ago it was heard: nobody, before the first round. */
+static void test_observability_dump_has_age_and_end_of_each_member(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_create();
+    pair_open(pair);
+    json_t *dump = group_json(&pair->calls, CONVOY_TOPIC_DUMP);
+    EXPECT(json_is_null(member_part(dump, 0, "age_ns")) && json_is_null(member_part(dump, 1, "age_ns")));
+    EXPECT(json_is_null(json_object_get(dump, "age_ns")));
+    EXPECT(strcmp(json_string_value(member_part(dump, 0, "link")), "self") == 0);
+    EXPECT(strcmp(json_string_value(member_part(dump, 1, "link")), "connected") == 0);
+    json_decref(dump);
+    pair_round(pair);
+    EXPECT_OK(pair->own->plugin.core->group_close(pair->peer->group, LONG_NS, &pair->peer->error), &pair->peer->error);
+    dump = group_json(&pair->calls, CONVOY_TOPIC_DUMP);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *age = member_part(dump, i, "age_ns");
+        EXPECT(json_is_integer(age) && json_integer_value(age) >= 0 && json_integer_value(age) < (json_int_t)LONG_NS);
+    }
+    EXPECT(strcmp(json_string_value(member_part(dump, 1, "link")), "closed") == 0);
+    json_decref(dump);
+    pair_destroy(pair);
+}
+
 static json_int_t member_number(json_t *dump, size_t member, const char *field)
 {
     json_t *value = json_object_get(json_array_get(json_object_get(dump, "members"), member), field);
@@ -334,6 +363,62 @@ static void test_observability_dump_while_a_round_hangs_names_links_and_rounds(v
     calls_start(&pair->peer_calls, CALL_POLL);
     assert_int_equal(pthread_join(waiter.thread, NULL), 0);
     assert_int_equal(waiter.status, CONVOY_OK);
+    pair_destroy(pair);
+}
+
+/* -- a group that is no more -- */
+
+static struct convoy_group_info info_of(struct plugin_member *member)
+{
+    struct convoy_group_info info = {.struct_size = sizeof info};
+    EXPECT_OK(member->plugin.core->group_info(member->group, &info, &member->error), &member->error);
+    return info;
+}
+
+/* Which epoch it was, with how many hosts: the listener chose, so nothing but the group knows. */
+static void test_observability_closed_group_says_what_it_was(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_create();
+    pair_open(pair);
+    pair_round(pair);
+    struct convoy_group_info open = info_of(pair->own);
+    EXPECT(open.epoch != 0 && open.wire != 0 && open.host_count == 1 && open.segment_bytes != 0);
+    calls_start(&pair->calls, CALL_POLL);
+    EXPECT_OK(pair->own->plugin.core->group_close(pair->own->group, LONG_NS, &pair->own->error), &pair->own->error);
+    struct convoy_group_info closed = info_of(pair->own);
+    EXPECT_EQUAL(closed.state, CONVOY_GROUP_CLOSED);
+    EXPECT_EQUAL(closed.epoch, open.epoch);
+    EXPECT_EQUAL(closed.wire, open.wire);
+    EXPECT_EQUAL(closed.host_count, 1);
+    EXPECT_EQUAL(closed.member_count, 2);
+    EXPECT_EQUAL(closed.round, 1);
+    EXPECT_EQUAL(closed.segment_bytes, 0);
+    EXPECT_EQUAL(closed.operation, 0);
+    pair_destroy(pair);
+}
+
+/* Both members have met and made the segment, and then a row does not fit. */
+static void test_observability_failed_group_says_how_far_it_came(void **state)
+{
+    (void)state;
+    struct pair *pair = pair_create();
+    struct plugin_member *members[2] = {pair->own, pair->peer};
+    const struct convoy_core_table *core = pair->own->plugin.core;
+    for (int i = 0; i < 2; i++) {
+        members[i]->options.blob_bytes_max = 8;
+        EXPECT_OK(core->group_open_start(members[i]->context, &members[i]->options, &members[i]->group,
+                                         &members[i]->error),
+                  &members[i]->error);
+    }
+    for (int i = 0; i < 2; i++) {
+        EXPECT_STATUS(core->group_open_wait(members[i]->group, LONG_NS, &members[i]->error), CONVOY_LIMIT,
+                      &members[i]->error);
+        EXPECT_EQUAL(info_of(members[i]).state, CONVOY_GROUP_FAILED);
+        EXPECT_EQUAL(info_of(members[i]).host_count, 1);
+        EXPECT(info_of(members[i]).epoch != 0 && info_of(members[i]).wire != 0);
+    }
+    EXPECT_EQUAL(info_of(pair->own).epoch, info_of(pair->peer).epoch);
     pair_destroy(pair);
 }
 
@@ -401,7 +486,10 @@ int main(void)
         cmocka_unit_test(test_observability_counters_move_by_what_happened),
         cmocka_unit_test(test_observability_given_up_poll_waits_are_counted),
         cmocka_unit_test(test_observability_call_log_holds_inputs_and_outputs_in_order),
+        cmocka_unit_test(test_observability_dump_has_age_and_end_of_each_member),
         cmocka_unit_test(test_observability_dump_while_a_round_hangs_names_links_and_rounds),
+        cmocka_unit_test(test_observability_closed_group_says_what_it_was),
+        cmocka_unit_test(test_observability_failed_group_says_how_far_it_came),
         cmocka_unit_test(test_observability_stall_notice_comes_once_per_interval_on_the_calling_thread),
     };
     return cmocka_run_group_tests_name("observability", tests, NULL, NULL);

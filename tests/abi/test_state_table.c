@@ -283,6 +283,45 @@ static void test_state_table_older_operation_is_closed(void **state)
     }
 }
 
+static void close_both(struct pair *pair)
+{
+    const struct convoy_core_table *core = pair->own->plugin.core;
+    EXPECT_OK(core->group_close(pair->own->group, LONG_NS, &pair->own->error), &pair->own->error);
+    EXPECT_OK(core->group_close(pair->peer->group, LONG_NS, &pair->peer->error), &pair->peer->error);
+}
+
+/* The next group of a context may lie where a closed one lay, and its count starts again: the old value is stale.
+ * inner: 2 = gathers are local. */
+static void check_closed_group(enum call_family family, uint32_t inner)
+{
+    struct pair *pair = pair_create();
+    pair->own->options.sync_inner = pair->peer->options.sync_inner = inner;
+    pair_open(pair);
+    calls_start(&pair->calls, family);
+    convoy_operation old = pair->calls.operation;
+    close_both(pair);
+    pair_open(pair);
+    calls_start(&pair->calls, family);
+    EXPECT(pair->calls.operation != old);
+    for (size_t i = 0; i < calls_count; i++) {
+        const struct call *call = &calls_list[i];
+        pair->calls.operation = old;
+        if (call->kind == CALL_TEST || call->kind == CALL_WAIT || call->kind == CALL_ABANDON) {
+            EXPECT_STATUS(call->run(&pair->calls), CONVOY_CLOSED, &pair->calls.error);
+        }
+    }
+    pair_destroy(pair);
+}
+
+static void test_state_table_operation_of_a_closed_group_is_closed(void **state)
+{
+    (void)state;
+    for (int family = 0; family < CALL_FAMILIES; family++) {
+        check_closed_group((enum call_family)family, 1);
+    }
+    check_closed_group(CALL_SYNC, 2);
+}
+
 /* A live operation is only known to the calls of its own family, and stays open when others are asked. */
 static void test_state_table_operation_of_another_family_is_refused(void **state)
 {
@@ -365,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_state_table_list_of_calls_is_complete),
         cmocka_unit_test(test_state_table_older_operation_is_closed),
+        cmocka_unit_test(test_state_table_operation_of_a_closed_group_is_closed),
         cmocka_unit_test(test_state_table_operation_of_another_family_is_refused),
         cmocka_unit_test(test_state_table_abandon_of_a_complete_round_is_ok_and_keeps_the_result),
         cmocka_unit_test(test_state_table_cancel_in_ready_ends_the_next_wait_once),

@@ -2,6 +2,8 @@
 /* Rounds that go wrong while everybody lives: divergence, lateness, abandon, cancel, error rows, bad arguments. */
 #include "tests/conformance/suite.h"
 
+#include "tests/lib/describe.h"
+
 #include <pthread.h>
 #include <string.h>
 
@@ -145,6 +147,85 @@ static void case_late(struct suite *suite)
                   &suite->member->error);
     }
     EXPECT_EQUAL(exchange->states_out[7], CONVOY_STATE_TRANSFERRING);
+    suite_expect_round(suite, 8, CONVOY_STATE_SUCCESS);
+}
+
+struct hanging {
+    struct suite *suite;
+    int32_t status;
+};
+
+static void *hanging_wait(void *argument)
+{
+    struct hanging *hanging = argument;
+    struct suite *suite = hanging->suite;
+    struct exchange *exchange = &suite->exchange;
+    hanging->status = suite->member->plugin.poll->reduce(suite->member->group, &exchange->call, SUITE_LONG_NS,
+                                                         &exchange->result, NULL);
+    return NULL;
+}
+
+/* The dump once the round of the other thread is open and hangs. gives (json_decref) */
+static json_t *hanging_dump(struct suite *suite)
+{
+    json_t *dump = describe_group(suite->member, CONVOY_TOPIC_DUMP);
+    while (describe_number(dump, "round") != 2 || describe_number(dump, "age_ns") < 50000000) {
+        json_decref(dump); /* ends with the rank's deadline */
+        dump = describe_group(suite->member, CONVOY_TOPIC_DUMP);
+    }
+    return dump;
+}
+
+/* A member that has not come to round 2. */
+static void hanging_expect_row(const struct suite *suite, const json_t *row, uint32_t other)
+{
+    const char *link = json_string_value(json_object_get(row, "link"));
+    const char *transport = json_string_value(json_object_get(row, "transport"));
+    const json_t *age = json_object_get(row, "age_ns");
+    bool leads = suite->transport == SUITE_UCX || suite->rank->index == 0;
+    EXPECT(link != NULL && transport != NULL);
+    EXPECT_EQUAL(describe_number(row, "round_sent"), 2);
+    EXPECT_EQUAL(describe_number(row, "round_received"), 1);
+    EXPECT(json_is_integer(age) && json_integer_value(age) > 0 && (uint64_t)json_integer_value(age) < SUITE_LONG_NS);
+    if (suite_is_neighbour(suite, other)) {
+        EXPECT_EQUAL(strcmp(link, "connected"), 0);
+        EXPECT_EQUAL(strcmp(transport, "shared memory"), 0);
+    } else { /* a leader names what the link goes over; a member behind it has no link of its own */
+        EXPECT_EQUAL(strcmp(link, leads ? "up" : "none"), 0);
+        EXPECT_EQUAL(strncmp(transport, "ucx ", 4) == 0, leads);
+        EXPECT(leads || strcmp(transport, "ucx") == 0);
+    }
+}
+
+/* sgl-project/sglang issue 34582: while a wait hangs, another thread sees link, transport, rounds and age of all. */
+static void case_dump_of_hanging_round(struct suite *suite)
+{
+    struct exchange *exchange = &suite->exchange;
+    struct hanging hanging = {.suite = suite};
+    pthread_t thread;
+    bool hangs = suite->rank->index < 2;
+    suite_open(suite);
+    suite_expect_round(suite, 8, CONVOY_STATE_SUCCESS);
+    exchange_init(exchange, 8, CONVOY_STATE_TRANSFERRING);
+    if (hangs) {
+        EXPECT_EQUAL(pthread_create(&thread, NULL, hanging_wait, &hanging), 0);
+        json_t *dump = hanging_dump(suite);
+        const json_t *members = json_object_get(dump, "members");
+        const json_t *endpoints = json_object_get(json_object_get(json_object_get(dump, "hosts"), "link"), "endpoints");
+        EXPECT_EQUAL(json_array_size(members), SUITE_MEMBERS);
+        EXPECT_TEXT(json_string_value(json_object_get(json_array_get(members, suite->rank->index), "link")), "self");
+        hanging_expect_row(suite, json_array_get(members, 2), 2);
+        hanging_expect_row(suite, json_array_get(members, 3), 3);
+        EXPECT(json_is_array(endpoints) == !(suite_is_neighbour(suite, 2)));
+        json_decref(dump);
+    }
+    rank_barrier(suite->rank);
+    if (hangs) {
+        EXPECT_EQUAL(pthread_join(thread, NULL), 0);
+        EXPECT_EQUAL(hanging.status, CONVOY_OK);
+    } else {
+        EXPECT_OK(exchange_reduce(exchange, suite->member, SUITE_LONG_NS), &suite->member->error);
+    }
     suite_expect_round(suite, 8, CONVOY_STATE_SUCCESS);
 }
 
@@ -297,6 +378,7 @@ const struct suite_case suite_failure_cases[] = {
     {.name = "test_conformance_error_row_reaches_all", .run = case_error_row},
     {.name = "test_conformance_refused_call_posts_an_error", .run = case_bad_state_is_told},
     {.name = "test_conformance_late_member_is_named_and_awaited", .run = case_late},
+    {.name = "test_conformance_dump_of_a_hanging_round_names_links_and_ages", .run = case_dump_of_hanging_round},
     {.name = "test_conformance_abandon_breaks_all_and_reopen_mends", .run = case_abandon},
     {.name = "test_conformance_reopen_often", .run = case_reopen_often},
     {.name = "test_conformance_cancel_ends_the_wait_only", .run = case_cancel},

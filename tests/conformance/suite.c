@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/conformance/suite.h"
 
+#include "tests/lib/describe.h"
 #include "tests/lib/hosts.h"
 
 #include <setjmp.h>
@@ -157,4 +158,22 @@ struct convoy_group_info suite_info(struct suite *suite)
     EXPECT_OK(suite->member->plugin.core->group_info(suite->member->group, &info, &suite->member->error),
               &suite->member->error);
     return info;
+}
+
+bool suite_is_neighbour(const struct suite *suite, uint32_t other)
+{
+    uint32_t per_host = SUITE_MEMBERS / 2;
+    return suite->transport == SUITE_NAMESPACES ? suite->rank->index / per_host == other / per_host
+                                                : suite->transport != SUITE_UCX || suite->rank->index == other;
+}
+
+bool suite_link_is(struct suite *suite, uint32_t member, const char *link)
+{
+    json_t *dump = describe_group(suite->member, CONVOY_TOPIC_DUMP);
+    const json_t *row = json_array_get(json_object_get(dump, "members"), member);
+    const char *said = json_string_value(json_object_get(row, "link"));
+    EXPECT(said != NULL);
+    bool is_so = strcmp(said, link) == 0;
+    json_decref(dump);
+    return is_so;
 }

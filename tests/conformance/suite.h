@@ -71,4 +71,10 @@ struct convoy_reopen_result suite_reopen(struct suite *suite);
 
 struct convoy_group_info suite_info(struct suite *suite);
 
+/* Whether this rank and another one meet in shared memory. */
+bool suite_is_neighbour(const struct suite *suite, uint32_t other);
+
+/* Whether that is what the dump says now of the link to a member. */
+bool suite_link_is(struct suite *suite, uint32_t member, const char *link);
+
 #endif

@@ -368,6 +368,10 @@ static void degrade_rank(const struct rank *rank, void *argument)
             EXPECT(step >= HOSTS_ROUND || presence[i] == CONVOY_PRESENT);
         }
     }
+    struct convoy_group_info info = {.struct_size = sizeof info};
+    EXPECT_OK(party->member->plugin.core->group_info(party->member->group, &info, &party->member->error),
+              &party->member->error);
+    EXPECT_EQUAL(info.lost_count, 1);
     party_leave(party);
 }
 

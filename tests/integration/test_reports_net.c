@@ -191,6 +191,11 @@ static void one_way_expect_dump(struct plugin_member *member)
         EXPECT_EQUAL(describe_number(row, "round_received"), i < ONE_WAY_RANKS / 2 ? 2 : 1);
         EXPECT_TEXT(json_string_value(json_object_get(row, "transport")),
                     i >= ONE_WAY_RANKS / 2 ? "ucx" : "");
+        EXPECT(describe_number(row, "age_ns") > 0);
+        if (i >= ONE_WAY_RANKS / 2) { /* TCP does not give it up so soon; all but the leader hear through it */
+            EXPECT_TEXT(json_string_value(json_object_get(row, "link")),
+                        member->options.own_index == 0 ? "up" : "none");
+        }
     }
     json_decref(dump);
 }

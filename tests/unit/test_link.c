@@ -2,10 +2,12 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "net/link_parts.h"
 #include "tests/lib/linknode.h"
 
 #include <dirent.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -146,6 +148,11 @@ static void inline_share(const struct rank *rank, void *argument)
     EXPECT_TEXT(json_string_value(json_object_get(endpoint, "transports")), "tcp/");
     EXPECT_TEXT(json_string_value(json_object_get(endpoint, "state")), "up");
     json_decref(all);
+    char transports[CONVOY_LINK_TRANSPORTS_BYTES];
+    convoy_link_peer_transports(node.link, peer, transports);
+    EXPECT_TEXT(transports, "tcp/");
+    convoy_link_peer_transports(node.link, rank->index, transports);
+    EXPECT_EQUAL(transports[0], '\0');
     (void)linknode_close(&node, CLOSE_NS);
 }
 
@@ -154,6 +161,45 @@ static void test_link_connected_message_goes_out_inline(void **state)
 {
     (void)state;
     run_ranks(2, inline_share, NULL);
+}
+
+#define TEXT_READS 20000
+
+struct looker {
+    struct convoy_link link;
+    struct link_endpoint endpoint;
+    uint32_t is_over;
+    uint32_t torn;
+};
+
+static void *look_on(void *argument)
+{
+    struct looker *looker = argument;
+    for (int i = 0; i < TEXT_READS; i++) {
+        char text[CONVOY_LINK_TRANSPORTS_BYTES];
+        convoy_link_peer_transports(&looker->link, 0, text);
+        looker->torn += text[0] != '\0' && memchr(text, text[0] == 'a' ? 'b' : 'a', sizeof text) != NULL;
+    }
+    __atomic_store_n(&looker->is_over, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Who looks on while the owner connects again sees one text or the other. */
+static void test_link_transports_are_read_whole_by_another_thread(void **state)
+{
+    (void)state;
+    struct looker looker = {.link.options.peer_count = 1};
+    char texts[2][CONVOY_LINK_TRANSPORTS_BYTES];
+    pthread_t thread;
+    looker.link.endpoints = &looker.endpoint;
+    memset(texts[0], 'a', sizeof texts[0]);
+    memset(texts[1], 'b', sizeof texts[1]);
+    assert_int_equal(pthread_create(&thread, NULL, look_on, &looker), 0);
+    for (int i = 0; __atomic_load_n(&looker.is_over, __ATOMIC_ACQUIRE) == 0; i = 1 - i) {
+        convoy_link_text_write(&looker.endpoint.transports, texts[i]);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(looker.torn, 0);
 }
 
 /* -- waking -------------------------------------------------------------------------------------------------------- */
@@ -398,6 +444,7 @@ int main(void)
         cmocka_unit_test(test_link_message_longer_than_a_segment_arrives_whole),
         cmocka_unit_test(test_link_host_that_chose_short_segments_is_adapted_to),
         cmocka_unit_test(test_link_connected_message_goes_out_inline),
+        cmocka_unit_test(test_link_transports_are_read_whole_by_another_thread),
         cmocka_unit_test(test_link_sleeping_receiver_misses_no_wakeup),
         cmocka_unit_test(test_link_armed_descriptor_becomes_readable_with_a_message),
         cmocka_unit_test(test_link_idle_sleep_uses_no_cpu),

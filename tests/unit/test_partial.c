@@ -22,6 +22,7 @@ static struct convoy_partial_head partial_any(uint32_t *seed)
         .fingerprint = partial_random(seed, 3), /* 0: nothing but error rows */
         .votes_and = partial_random(seed, 16),
         .votes_or = partial_random(seed, 16),
+        .lost_count = partial_random(seed, 4),
         .culprit = UINT32_MAX,
         .error_member = UINT32_MAX,
     };

@@ -28,6 +28,25 @@ static void test_runtime_copies_the_secret_and_draws_an_incarnation(void **state
     convoy_runtime_destroy(second);
 }
 
+static void test_runtime_salts_differ_and_start_anywhere(void **state)
+{
+    (void)state;
+    const struct convoy_context_config config = {.struct_size = sizeof config};
+    struct convoy_runtime *runtime;
+    assert_int_equal(convoy_runtime_open(&config, &runtime, NULL), CONVOY_OK);
+    runtime->incarnation = 0x1fffffe; /* so that they wrap */
+    uint32_t seen[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        seen[i] = convoy_runtime_salt(runtime);
+        assert_true(seen[i] <= 0xffffff);
+    }
+    assert_int_equal(seen[0], 0xfffffe);
+    assert_int_equal(seen[1], 0xffffff);
+    assert_int_equal(seen[2], 0);
+    assert_int_equal(seen[3], 1);
+    convoy_runtime_destroy(runtime);
+}
+
 static void test_runtime_bad_settings_leave_nothing_behind(void **state)
 {
     (void)state;
@@ -83,6 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runtime_copies_the_secret_and_draws_an_incarnation),
+        cmocka_unit_test(test_runtime_salts_differ_and_start_anywhere),
         cmocka_unit_test(test_runtime_bad_settings_leave_nothing_behind),
         cmocka_unit_test(test_runtime_thread_blocks_signals_and_is_named_and_counted),
     };

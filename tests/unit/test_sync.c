@@ -137,7 +137,7 @@ static int setup(void **state)
     struct fixture *f = calloc(1, sizeof *f);
     *state = f;
     agree_alone(f);
-    struct convoy_sync_options options = {&f->engine, &f->grid, ids, 1, 16384};
+    struct convoy_sync_options options = {&f->engine, &f->grid, ids, 1, 16384, 0};
     if (tested_sync_open(&options, &f->sync, NULL) != CONVOY_OK) {
         return -1;
     }
@@ -378,7 +378,7 @@ static void test_sync_row_that_may_not_fit_the_blob_is_limit(void **state)
 {
     struct fixture *f = *state;
     struct convoy_sync *sync = NULL;
-    struct convoy_sync_options options = {&f->engine, &f->grid, ids, 1, 80};
+    struct convoy_sync_options options = {&f->engine, &f->grid, ids, 1, 80, 0};
     assert_int_equal(tested_sync_open(&options, &sync, &f->error), CONVOY_LIMIT);
     assert_string_equal(f->error.text, "a row of 8 columns and a mask of 4 members takes up to 81 bytes, "
                                        "blob_bytes_max is 80; raise it");
@@ -391,7 +391,7 @@ static void test_sync_row_that_may_not_fit_the_blob_is_limit(void **state)
 static void test_sync_open_without_memory_gives_everything_back(void **state)
 {
     struct fixture *f = *state;
-    struct convoy_sync_options options = {&f->engine, &f->grid, ids, 1, 16384};
+    struct convoy_sync_options options = {&f->engine, &f->grid, ids, 1, 16384, 0};
     for (int64_t skip_count = 0; skip_count < 6; skip_count++) {
         struct convoy_sync *sync = NULL;
         (void)convoy_memory_fail_after(skip_count);
