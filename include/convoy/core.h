@@ -162,14 +162,16 @@ struct convoy_core_table {
                                 struct convoy_error *error);
 
     /* Opens a group and waits for all members. group_out: gives (group_close, then context_close).
-     * INVALID_ARGUMENT: bad list, index, id, name, rendezvous. TIMED_OUT: text names the members not heard.
-     * DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees, text says who and in what.
+     * INVALID_ARGUMENT: bad list, index, id, name, rendezvous, table, faults; LIMIT: a row that does not fit
+     * blob_bytes_max; both at once, before any member is met. TIMED_OUT: text names the members not heard, and the last
+     * connection that was turned away. DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees, text
+     * says who and in what.
      * [any thread; blocks up to open_timeout_ns; allocates; open context; since 1.0] */
     int32_t (*group_open)(convoy_context *context, const struct convoy_group_options *options,
                           convoy_group **group_out, struct convoy_error *error);
 
     /* Starts to open a group. With `rendezvous` groups may be started in any order on different members; with
-     * `allgather` the callback runs inside this call, so the order must agree.
+     * `allgather` the callback runs inside this call, so the order must agree. INVALID_ARGUMENT, LIMIT: as group_open.
      * [any thread; never blocks with rendezvous; allocates; open context; since 1.0] */
     int32_t (*group_open_start)(convoy_context *context, const struct convoy_group_options *options,
                                 convoy_group **group_out, struct convoy_error *error);
