@@ -13,8 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A page of its own that reads as zero in a forked child: no atfork handler, no system call per check. A kernel that does
- * not know how to wipe (before 4.14, gVisor) costs a system call per check instead. */
+/* A page of its own that reads as zero in a forked child: no atfork handler, no system call per check. A kernel that
+ * does not know how to wipe (before 4.14, gVisor) costs a system call per check instead. */
 static int32_t context_guard_open(struct convoy_context *context, struct convoy_error *error)
 {
     long bytes = sysconf(_SC_PAGESIZE);

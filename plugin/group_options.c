@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group's options: from the caller's size and pointers to a full-size copy that owns everything it points at. All that
- * this member alone can judge is judged here, before it meets the others: they neither wait for its mistake nor fail. */
+/* A group's options: from the caller's size and pointers to a full-size copy that owns everything it points at. All
+ * that this member alone can judge is judged here, before it meets the others: they neither wait for its mistake nor
+ * fail with it. */
 #include "handle.h"
 
 #include "core/clock.h"
@@ -44,8 +45,8 @@ static bool options_is_text(const char *text, size_t length)
 static int32_t options_name_group(const struct convoy_group_options *options, int32_t status,
                                   struct convoy_error *error)
 {
-    return convoy_error_prefix(error, status, "group %.*s", (int)(options->name_length < 64 ? options->name_length : 64),
-                               options->name);
+    int shown = (int)(options->name_length < 64 ? options->name_length : 64);
+    return convoy_error_prefix(error, status, "group %.*s", shown, options->name);
 }
 
 static int32_t options_check_names(const struct convoy_group_options *options, struct convoy_error *error)
@@ -220,7 +221,7 @@ static int32_t options_load_faults(struct convoy_group *group, struct convoy_err
     return convoy_inject_check(full, error);
 }
 
-/* The table of the gathers and, with a schema, the longest row: the members agree on its columns or on fewer of them. */
+/* The table of the gathers and, with a schema, the longest row: members agree on its columns or on fewer of them. */
 static int32_t options_load_rows(struct convoy_group *group, struct convoy_error *error)
 {
     struct convoy_group_options *options = &group->options;

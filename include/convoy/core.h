@@ -164,8 +164,8 @@ struct convoy_core_table {
     /* Opens a group and waits for all members. group_out: gives (group_close, then context_close).
      * INVALID_ARGUMENT: bad list, index, id, name, rendezvous, table, faults; LIMIT: a row that does not fit
      * blob_bytes_max; both at once, before any member is met. TIMED_OUT: text names the members not heard, and the last
-     * connection that was turned away. DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees, text
-     * says who and in what.
+     * connection that was turned away. DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees,
+     * text says who and in what.
      * [any thread; blocks up to open_timeout_ns; allocates; open context; since 1.0] */
     int32_t (*group_open)(convoy_context *context, const struct convoy_group_options *options,
                           convoy_group **group_out, struct convoy_error *error);

@@ -44,8 +44,8 @@ void convoy_listener_destroy(struct convoy_listener *listener);
 /* For the following three the caller holds listener->lock, or is the only one who knows the listener. */
 void convoy_seat_refuse(struct convoy_seat *seat, const char *reason);
 
-/* Nobody opens the group that the arrival asks for. That may still come, so it is no refusal; but a group that waits for
- * this very member keeps it in mind. error: for the arrival. */
+/* Nobody opens the group that the arrival asks for. That may still come, so it is no refusal; but a group that waits
+ * for this very member keeps it in mind. error: for the arrival. */
 void convoy_listener_note_asked(struct convoy_listener *listener, const struct convoy_arrival *arrival,
                                 struct convoy_error *error);
 

@@ -48,7 +48,7 @@ size_t convoy_notice_encode(const struct convoy_notice *notice, uint8_t bytes_ou
 /* false: malformed. Control bytes in the text become '?', since it ends up in logs. */
 bool convoy_notice_decode(const uint8_t *data, size_t bytes, struct convoy_notice *notice_out);
 
-/* Copies a text that another process has sent: printable ASCII as it is, '?' for any other byte, cut at room - 1 bytes. */
+/* Copies a text of another process: printable ASCII as it is, '?' for any other byte, cut at room - 1 bytes. */
 void convoy_message_text(const void *bytes, size_t count, char *text_out, size_t room);
 
 void convoy_welcome_encode(const struct convoy_welcome *welcome, uint8_t bytes_out[CONVOY_WELCOME_BYTES]);

@@ -17,8 +17,8 @@ struct convoy_inject {
     struct convoy_poll_fault *script; /* own copy, ascending by (round, list, entry) */
 };
 
-/* Whether full-size faults can be injected; the first of them without a look at the script. INVALID_ARGUMENT: probability
- * or script out of range; the text has parameter, value and range. */
+/* Whether full-size faults can be injected; the first of the two does not look at the script's elements.
+ * INVALID_ARGUMENT: probability or script out of range; the text has parameter, value and range. */
 int32_t convoy_inject_check_limits(const struct convoy_poll_faults *faults, struct convoy_error *error);
 int32_t convoy_inject_check(const struct convoy_poll_faults *faults, struct convoy_error *error);
 

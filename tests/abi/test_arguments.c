@@ -420,7 +420,7 @@ static void expect_bad_value(struct plugin_member *member, const struct bad_valu
     }
 }
 
-/* Nobody else is there, and whoever waited for them would wait for 20 seconds. No thread is started, nothing is sent. */
+/* Nobody else is there, and whoever waited for them would wait for 20 seconds. No thread starts, nothing is sent. */
 static void test_arguments_bad_values_are_refused_before_anybody_is_met(void **state)
 {
     (void)state;
