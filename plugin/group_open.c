@@ -21,19 +21,17 @@ static int32_t group_publish_bootstrap(struct convoy_group *group, struct convoy
     return is_closing ? convoy_error_set(error, CONVOY_CANCELED, "the group was closed while it opened") : CONVOY_OK;
 }
 
-/* One exchange in which all members say what rows they gather. */
+/* One exchange in which all members say what rows they gather. The options' numbers were checked when they were loaded,
+ * before anybody was met. */
 static int32_t group_agree_rows(struct convoy_group *group, struct convoy_grid *grid, struct convoy_error *error)
 {
-    struct convoy_grid_own own = {
+    const struct convoy_grid_own own = {
         .member_count = (uint32_t)group->options.member_count,
         .inner = group->options.sync_inner,
         .slots = group->options.sync_slots,
         .schema = group->has_schema ? &group->schema : NULL,
     };
-    int32_t status = convoy_grid_check(&own, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
+    int32_t status = CONVOY_OK;
     struct convoy_blob *blobs = convoy_memory_array(own.member_count, sizeof *blobs);
     uint8_t *mine = convoy_memory_zalloc(CONVOY_GRID_BYTES_MAX);
     if (blobs == NULL || mine == NULL) {

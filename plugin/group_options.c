@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group's options: from the caller's size and pointers to a full-size copy that owns everything it points at. */
+/* A group's options: from the caller's size and pointers to a full-size copy that owns everything it points at. All
+ * that this member alone can judge is judged here, before it meets the others: they neither wait for its mistake nor
+ * fail with it. */
 #include "handle.h"
 
 #include "core/clock.h"
 #include "core/memory.h"
+#include "net/rendezvous.h"
+#include "poll/inject.h"
 #include "sized.h"
 
 #define OPTIONS_BLOB_DEFAULT (16u * 1024u)
@@ -35,6 +39,14 @@ static bool options_is_text(const char *text, size_t length)
         i += more + 1;
     }
     return true;
+}
+
+/* Puts the group's name in front of a text that lacks it. */
+static int32_t options_name_group(const struct convoy_group_options *options, int32_t status,
+                                  struct convoy_error *error)
+{
+    int shown = (int)(options->name_length < 64 ? options->name_length : 64);
+    return convoy_error_prefix(error, status, "group %.*s", shown, options->name);
 }
 
 static int32_t options_check_names(const struct convoy_group_options *options, struct convoy_error *error)
@@ -95,7 +107,13 @@ static int32_t options_check_meeting(const struct convoy_group_options *options,
                                 "group %.*s: rendezvous and allgather are %s given; one of them is needed",
                                 (int)options->name_length, options->name, has_tcp ? "both" : "not");
     }
-    return CONVOY_OK;
+    if (options->member_count == 1 || !has_tcp) {
+        return CONVOY_OK;
+    }
+    struct convoy_rendezvous where;
+    int32_t status = convoy_rendezvous_parse(options->rendezvous, options->rendezvous_length, options->name,
+                                             options->name_length, &where, error);
+    return status == CONVOY_OK ? CONVOY_OK : options_name_group(options, status, error);
 }
 
 static int32_t options_check_members(const struct convoy_group_options *options, struct convoy_error *error)
@@ -182,10 +200,8 @@ static int32_t options_load_faults(struct convoy_group *group, struct convoy_err
     const struct convoy_sized_array given = {full->script, full->script_stride, full->script_count};
     full->script = NULL;
     group->options.poll_faults = full;
-    if (status == CONVOY_OK && (full->probability_ppm > 1000000 || full->script_count > 4096)) {
-        status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
-                                  "poll_faults: probability_ppm %u is not in 0..1000000 or script_count %zu in 0..4096",
-                                  full->probability_ppm, full->script_count);
+    if (status == CONVOY_OK) {
+        status = convoy_inject_check_limits(full, error);
     }
     if (status == CONVOY_OK) {
         status = convoy_sized_array_check_in(&given, &CONVOY_SHAPE(poll_fault), error);
@@ -202,7 +218,36 @@ static int32_t options_load_faults(struct convoy_group *group, struct convoy_err
     }
     full->script = script;
     full->script_stride = sizeof *script;
-    return CONVOY_OK;
+    return convoy_inject_check(full, error);
+}
+
+/* The table of the gathers and, with a schema, the longest row: members agree on its columns or on fewer of them. */
+static int32_t options_load_rows(struct convoy_group *group, struct convoy_error *error)
+{
+    struct convoy_group_options *options = &group->options;
+    struct convoy_grid_own own = {.member_count = (uint32_t)options->member_count,
+                                  .inner = options->sync_inner,
+                                  .slots = options->sync_slots};
+    int32_t status = convoy_grid_check(&own, error);
+    options->sync_inner = own.inner;
+    options->sync_slots = own.slots;
+    if (status == CONVOY_OK && group->has_schema) {
+        status = convoy_sync_check_row(group->schema.count, own.member_count, options->blob_bytes_max, error);
+    }
+    return status;
+}
+
+/* What the options point at, and what only makes sense together with it. */
+static int32_t options_load_parts(struct convoy_group *group, struct convoy_error *error)
+{
+    int32_t status = options_load_faults(group, error);
+    if (status == CONVOY_OK) {
+        status = options_load_schema(group, error);
+    }
+    if (status == CONVOY_OK) {
+        status = options_load_rows(group, error);
+    }
+    return status == CONVOY_OK ? CONVOY_OK : options_name_group(&group->options, status, error);
 }
 
 /* From here on every pointer is ours or NULL, so that fini is right at each point of failure. */
@@ -256,8 +301,7 @@ int32_t convoy_group_options_load(struct convoy_group *group, const struct convo
     }
     options_defaults(group);
     group->options.poll_faults = faults;
-    status = options_load_faults(group, error);
-    return status == CONVOY_OK ? options_load_schema(group, error) : status;
+    return options_load_parts(group, error);
 }
 
 void convoy_group_options_fini(struct convoy_group_options *options)

@@ -4,12 +4,14 @@
 #include "core/error.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #define READER_TRIES 100000u /* a call that is inside settles the record as soon as it has contributed */
 
 bool convoy_handle_is_forked(const _Atomic uint32_t *alive)
 {
-    return atomic_load_explicit(alive, memory_order_relaxed) != 1;
+    uint32_t word = atomic_load_explicit(alive, memory_order_relaxed);
+    return word != CONVOY_ALIVE_HERE && word != (CONVOY_ALIVE_ASK | (uint32_t)getpid());
 }
 
 int32_t convoy_context_check(const struct convoy_context *context, struct convoy_error *error)

@@ -15,9 +15,16 @@
 #include "sync/grid.h"
 #include "sync/sync.h"
 
+/*
+ * The word that tells a process from its forked children: CONVOY_ALIVE_HERE on a page of its own that the kernel wipes
+ * in a child. Where it cannot wipe, the word is the owner's process id with CONVOY_ALIVE_ASK on top, and each look asks
+ * for the own one.
+ */
+#define CONVOY_ALIVE_HERE 1u
+#define CONVOY_ALIVE_ASK 0x80000000u /* above every process id */
+
 struct convoy_context {
-    const _Atomic uint32_t *alive; /* own page, wiped in a forked child: 1 here, 0 there */
-    uint64_t owner;                /* process id, for kernels that cannot wipe */
+    const _Atomic uint32_t *alive; /* own page */
     struct convoy_runtime *runtime;
     pthread_mutex_t lock; /* protects groups */
     struct convoy_group *groups;
@@ -69,6 +76,13 @@ int32_t convoy_context_check(const struct convoy_context *context, struct convoy
 /* True in a process that inherited the handle through fork. */
 bool convoy_handle_is_forked(const _Atomic uint32_t *alive);
 
+/* The opposite, inline for the calls that count every nanosecond: one comparison where the kernel wipes. */
+static inline bool convoy_handle_is_here(const _Atomic uint32_t *alive)
+{
+    return __builtin_expect(atomic_load_explicit(alive, memory_order_relaxed) == CONVOY_ALIVE_HERE, 1) ||
+           !convoy_handle_is_forked(alive);
+}
+
 /* The slow half of convoy_group_enter: says what is wrong. */
 int32_t convoy_group_refuse(struct convoy_group *group, struct convoy_error *error);
 
@@ -82,7 +96,7 @@ void convoy_group_settle(struct convoy_group *group);
 static inline int32_t convoy_group_enter(struct convoy_group *group, struct convoy_error *error)
 {
     uint32_t free = 0;
-    if (__builtin_expect(group != NULL && atomic_load_explicit(group->alive, memory_order_relaxed) == 1, 1) &&
+    if (__builtin_expect(group != NULL, 1) && convoy_handle_is_here(group->alive) &&
         (__builtin_expect(atomic_compare_exchange_strong(&group->inside, &free, 1), 1) ||
          convoy_group_wait_reader(group))) {
         if (__builtin_expect(atomic_load(&group->phase) == CONVOY_PHASE_OPEN, 1)) {

@@ -26,6 +26,11 @@ static int32_t check_presence(const struct convoy_shape *shape, const void *call
         return convoy_error_set(error, CONVOY_TOO_OLD, "%s: struct_size is %u, release 1.0 has %u; set it to sizeof",
                                 shape->name, bytes, shape->first_bytes);
     }
+    if (bytes > CONVOY_SIZED_BYTES_MAX) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "%s: struct_size is %u, allowed are %u to %u; set it to sizeof", shape->name, bytes,
+                                shape->first_bytes, CONVOY_SIZED_BYTES_MAX);
+    }
     return CONVOY_OK;
 }
 
@@ -81,6 +86,11 @@ int32_t convoy_sized_array_check_out(const struct convoy_sized_array *array, con
         return convoy_error_set(error, CONVOY_TOO_OLD,
                                 "array of %s: stride is %zu, release 1.0 has %u; set it to sizeof", shape->name,
                                 array->stride, shape->first_bytes);
+    }
+    if (array->stride > CONVOY_SIZED_BYTES_MAX) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "array of %s: stride is %zu, allowed are %u to %u; set it to sizeof", shape->name,
+                                array->stride, shape->first_bytes, CONVOY_SIZED_BYTES_MAX);
     }
     if (array->count > SIZE_MAX / array->stride) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,

@@ -25,6 +25,10 @@
 
 #include <string.h>
 
+/* The longest struct and stride that is taken, far beyond what any release will have. More is a size that nobody has
+ * set, and looking for the end of such a struct would run off the caller's memory. */
+#define CONVOY_SIZED_BYTES_MAX 65536u
+
 /* How long a struct is. first_bytes: its size in release 1.0, the least that is accepted. */
 struct convoy_shape {
     const char *name; /* for error texts: the struct's tag without the prefix */
@@ -62,7 +66,8 @@ static inline uint32_t convoy_sized_bytes(const void *caller)
 
 /*
  * Copies an IN struct into `full`; full's struct_size becomes the current one.
- * INVALID_ARGUMENT: caller is NULL. TOO_OLD: shorter than in 1.0. TOO_NEW: a byte past the current size is not zero.
+ * INVALID_ARGUMENT: caller is NULL, or longer than CONVOY_SIZED_BYTES_MAX. TOO_OLD: shorter than in 1.0. TOO_NEW: a
+ * byte past the current size is not zero.
  */
 static inline int32_t convoy_sized_in(void *full, const struct convoy_shape *shape, const void *caller,
                                       struct convoy_error *error)
@@ -76,7 +81,7 @@ static inline int32_t convoy_sized_in(void *full, const struct convoy_shape *sha
 
 /*
  * Copies the caller's part of an OUT struct (array pointers, capacities) into `full`, the rest is zero. What a longer
- * struct has past the current size is never read. INVALID_ARGUMENT: caller is NULL. TOO_OLD: shorter than in 1.0.
+ * struct has past the current size is never read. INVALID_ARGUMENT, TOO_OLD: as convoy_sized_in.
  */
 static inline int32_t convoy_sized_out_begin(void *full, const struct convoy_shape *shape, const void *caller,
                                              struct convoy_error *error)
@@ -101,8 +106,8 @@ static inline void convoy_sized_out_end(void *caller, const struct convoy_shape 
 
 /*
  * Checks an IN array whose elements have no struct_size: the stride stands for it. Count 0 is legal with any base and
- * stride. INVALID_ARGUMENT: base is NULL, or count x stride overflows. TOO_OLD, TOO_NEW: as convoy_sized_in; the text
- * names element and offset.
+ * stride. INVALID_ARGUMENT: base is NULL, stride is longer than CONVOY_SIZED_BYTES_MAX, or count x stride overflows.
+ * TOO_OLD, TOO_NEW: as convoy_sized_in; the text names element and offset.
  */
 int32_t convoy_sized_array_check_in(const struct convoy_sized_array *array, const struct convoy_shape *shape,
                                     struct convoy_error *error);

@@ -8,7 +8,8 @@
  * - Outputs are written only on CONVOY_OK unless the text says otherwise (errors and reports are the exception).
  * - struct_size is set by the caller to the size it was compiled with, on IN and OUT structs alike. A shorter IN
  *   struct means zero for the missing tail, and zero always means "as before"; a longer one is accepted when the
- *   tail is all zero. OUT structs receive min(both sizes), and written_bytes says how much that was.
+ *   tail is all zero. OUT structs receive min(both sizes), and written_bytes says how much that was. More than
+ *   65,536 bytes are refused: such a struct_size was never set.
  * - Arrays of structs carry a stride in bytes, which plays the part of struct_size for their elements.
  * - Strings are pointer and length, UTF-8, and need no terminating zero.
  * - Times are nanoseconds. timeout_ns is relative; 0 means the configured default (5 s unless configured).

@@ -170,18 +170,19 @@ struct convoy_core_table {
                                 struct convoy_error *error);
 
     /* Opens a group and waits for all members. group_out: gives (group_close, then context_close).
-     * INVALID_ARGUMENT: bad list, index, id, name, rendezvous, schema, faults. TIMED_OUT: text names the members not
-     * heard. DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees, text says who and in what.
-     * UNREACHABLE: no interface leads to a member's host, or UCX is not there and is needed. LIMIT: more than 16 hosts,
-     * or a row that does not fit blob_bytes_max. UNSUPPORTED: an unknown critical flag. PEER_LOST: a member went away
-     * meanwhile. NO_MEMORY, SYSTEM: text has the call and its errno. CLOSED, FORKED.
+     * INVALID_ARGUMENT: bad list, index, id, name, rendezvous, table, faults; LIMIT: a row that does not fit
+     * blob_bytes_max; both at once, before any member is met. TIMED_OUT: text names the members not heard, and the last
+     * connection that was turned away. DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees,
+     * text says who and in what. UNREACHABLE: no interface leads to a member's host, or UCX is needed and not there.
+     * LIMIT also: more than 16 hosts. UNSUPPORTED: an unknown critical flag. PEER_LOST: a member went away meanwhile.
+     * NO_MEMORY, SYSTEM: text has the call and its errno. CLOSED, FORKED.
      * [any thread; blocks up to open_timeout_ns; allocates; open context; since 1.0] */
     int32_t (*group_open)(convoy_context *context, const struct convoy_group_options *options,
                           convoy_group **group_out, struct convoy_error *error);
 
-    /* Starts to open a group; what group_open says of the caller's own arguments it says at once, the rest comes from
-     * test and wait. With `rendezvous` groups may be started in any order on different members; with
-     * `allgather` the callback runs inside this call, so the order must agree.
+    /* Starts to open a group; what group_open says of the caller's own arguments (INVALID_ARGUMENT, LIMIT) it says at
+     * once, the rest comes from test and wait. With `rendezvous` groups may be started in any order on different
+     * members; with `allgather` the callback runs inside this call, so the order must agree.
      * [any thread; never blocks with rendezvous; allocates; open context; since 1.0] */
     int32_t (*group_open_start)(convoy_context *context, const struct convoy_group_options *options,
                                 convoy_group **group_out, struct convoy_error *error);

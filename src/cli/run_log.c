@@ -9,15 +9,27 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define LOG_HEADER_BYTES 64u
 #define LOG_GROW_BYTES (1u << 20)
 
-/* Allocates up to `bytes` of the file. A hole would do for space, but a full disk would then be a SIGBUS. */
+/* Bytes that a file of this process may have. */
+static uint64_t log_file_limit(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : UINT64_MAX;
+}
+
+/* Allocates up to `bytes` of the file. A hole would do for space, but a full disk would then be a SIGBUS. EFBIG: more
+ * than a file may have; asked before, since growing past it raises SIGXFSZ instead of giving a status. */
 static int log_allocate(struct convoy_run_log *log, uint64_t bytes)
 {
     bytes = bytes < log->limit ? bytes : log->limit;
+    if (bytes > log_file_limit()) {
+        return EFBIG;
+    }
     int code = 0;
     do {
         code = posix_fallocate(log->file, 0, (off_t)bytes);
@@ -56,6 +68,13 @@ int32_t convoy_run_log_open(struct convoy_run_log *log, const char *path, uint64
         return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "creating %.150s", path);
     }
     int code = log_allocate(log, LOG_GROW_BYTES);
+    uint64_t file_limit = log_file_limit();
+    if (code == EFBIG && file_limit < LOG_GROW_BYTES) { /* else it is the file system that knows no larger file */
+        (void)convoy_error_set_errno(error, CONVOY_SYSTEM, code,
+                                     "writing %.150s: RLIMIT_FSIZE is %llu bytes, %u are needed", path,
+                                     (unsigned long long)file_limit, LOG_GROW_BYTES);
+        goto undo_open;
+    }
     if (code != 0) {
         (void)convoy_error_set_errno(error, CONVOY_SYSTEM, code, "writing %.150s", path);
         goto undo_open;

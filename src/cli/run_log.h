@@ -48,15 +48,15 @@ struct convoy_run_log_header {
     uint64_t seed;
 };
 
-/* Creates or replaces the file. limit: bytes, at least 1 MiB. SYSTEM. */
+/* Creates or replaces the file. limit: bytes, at least 1 MiB. SYSTEM: also where RLIMIT_FSIZE allows less than that. */
 int32_t convoy_run_log_open(struct convoy_run_log *log, const char *path, uint64_t limit,
                             const struct convoy_run_log_header *header, struct convoy_error *error);
 
 /* Cuts the file to what was written. */
 void convoy_run_log_close(struct convoy_run_log *log);
 
-/* Makes room for two more steps. False: the limit or the file system is full; the step at hand still fits, so that the
- * ranks can agree to stop. */
+/* Makes room for two more steps. False: the limit or RLIMIT_FSIZE is reached, or the file system is full; the step at
+ * hand still fits, so that the ranks can agree to stop. */
 bool convoy_run_log_reserve(struct convoy_run_log *log);
 
 /* One record: begin, puts, end. More than the reserved room is our bug. */

@@ -4,13 +4,16 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "net/listener_port.h"
+#include "net/message.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define BIND_PAUSE_NS_MAX (20 * CONVOY_NS_PER_MS)
+#define NAME_SHOWN_BYTES 41u /* of a group in a text, with the zero */
 
 /* -- seats ------------------------------------------------------------------------------------------------------- */
 
@@ -20,8 +23,8 @@ static struct convoy_seat *seat_create(const struct convoy_hello_group *group)
     if (seat == NULL) {
         return NULL;
     }
-    seat->name = group->name;
-    seat->name_length = group->name_length;
+    seat->group = group;
+    seat->news.asker = -1;
     seat->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (seat->event_fd < 0) {
         convoy_memory_free(seat);
@@ -75,12 +78,100 @@ struct convoy_arrival *convoy_seat_take(struct convoy_seat *seat)
     return arrival;
 }
 
-uint64_t convoy_seat_stranger_count(struct convoy_seat *seat)
+/* -- news -------------------------------------------------------------------------------------------------------- */
+
+static void seat_announce(struct convoy_seat *seat)
+{
+    seat->has_news = true;
+    (void)!eventfd_write(seat->event_fd, 1);
+}
+
+void convoy_seat_refuse(struct convoy_seat *seat, const char *reason)
+{
+    seat->news.refused_count++;
+    convoy_message_text(reason, strlen(reason), seat->news.reason, sizeof seat->news.reason);
+    seat_announce(seat);
+}
+
+void convoy_seat_note_refused(struct convoy_seat *seat, const char *reason)
 {
     (void)pthread_mutex_lock(&seat->listener->lock);
-    uint64_t count = seat->listener->stranger_count - seat->strangers_before;
+    convoy_seat_refuse(seat, reason);
     (void)pthread_mutex_unlock(&seat->listener->lock);
-    return count;
+}
+
+bool convoy_seat_take_news(struct convoy_seat *seat, struct convoy_seat_news *news_out)
+{
+    (void)pthread_mutex_lock(&seat->listener->lock);
+    bool has_news = seat->has_news;
+    if (has_news) {
+        *news_out = seat->news;
+        seat->has_news = false;
+    }
+    (void)pthread_mutex_unlock(&seat->listener->lock);
+    return has_news;
+}
+
+static bool seat_waits_for(const struct convoy_seat *seat, int32_t id)
+{
+    uint32_t index = 0;
+    while (index < seat->group->member_count && convoy_hello_member(seat->group, index) != id) {
+        index++;
+    }
+    return index < seat->group->member_count;
+}
+
+static bool seat_has_noted(const struct convoy_seat *seat, const struct convoy_hello_group *asked)
+{
+    return seat->news.asker >= 0 && seat->asked_length == asked->name_length &&
+           memcmp(seat->asked_name, asked->name, asked->name_length) == 0;
+}
+
+/* The same member asks again every few milliseconds; that is no news. */
+static void seat_note_asked(struct convoy_seat *seat, const struct convoy_arrival *arrival, const char *name)
+{
+    const struct convoy_hello_group *asked = &arrival->hello.group;
+    if (seat_has_noted(seat, asked) && seat->news.asker == asked->own_id) {
+        return;
+    }
+    seat->news.asker = asked->own_id;
+    seat->asked_length = asked->name_length;
+    memcpy(seat->asked_name, asked->name, asked->name_length);
+    (void)snprintf(seat->news.asked, sizeof seat->news.asked, "member %d of %s asks for group %s", asked->own_id,
+                   arrival->from, name);
+    seat_announce(seat);
+}
+
+void convoy_listener_note_asked(struct convoy_listener *listener, const struct convoy_arrival *arrival,
+                                struct convoy_error *error)
+{
+    const struct convoy_hello_group *asked = &arrival->hello.group;
+    char name[NAME_SHOWN_BYTES];
+    char other[NAME_SHOWN_BYTES] = "";
+    if (!arrival->hello.has_group) {
+        (void)convoy_error_set(error, CONVOY_NOT_FOUND, "the listener does not open a group without a name");
+        return;
+    }
+    convoy_message_text(asked->name, asked->name_length, name, sizeof name);
+    for (struct convoy_seat *seat = listener->seats; seat != NULL; seat = seat->next) {
+        if (seat_waits_for(seat, asked->own_id)) {
+            seat_note_asked(seat, arrival, name);
+            convoy_message_text(seat->group->name, seat->group->name_length, other, sizeof other);
+        }
+    }
+    (void)convoy_error_set(error, CONVOY_NOT_FOUND, "the listener does not open group %s (yet)%s%s", name,
+                           other[0] != '\0' ? ", it opens group " : "", other);
+}
+
+/* A group that opens here now was asked for rightly. */
+static void listener_forget_asked(struct convoy_listener *listener, const struct convoy_hello_group *group)
+{
+    for (struct convoy_seat *seat = listener->seats; seat != NULL; seat = seat->next) {
+        if (seat_has_noted(seat, group)) {
+            seat->news.asker = -1;
+            seat_announce(seat);
+        }
+    }
 }
 
 /* -- finding or opening the port --------------------------------------------------------------------------------- */
@@ -104,11 +195,11 @@ static int32_t listener_add(struct convoy_listener *listener, struct convoy_seat
 {
     int32_t status = CONVOY_OK;
     (void)pthread_mutex_lock(&listener->lock);
-    if (convoy_listener_find_seat(listener, seat->name, seat->name_length) != NULL) {
+    if (convoy_listener_find_seat(listener, seat->group->name, seat->group->name_length) != NULL) {
         status = convoy_error_set(error, CONVOY_BUSY, "a group of this name is already opening at this port");
     } else {
         seat->listener = listener;
-        seat->strangers_before = listener->stranger_count;
+        listener_forget_asked(listener, seat->group);
         seat->next = listener->seats;
         listener->seats = seat;
     }

@@ -7,6 +7,7 @@
 #include "net/message.h"
 
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -19,7 +20,7 @@ struct convoy_seat *convoy_listener_find_seat(const struct convoy_listener *list
                                               uint32_t length)
 {
     struct convoy_seat *seat = listener->seats;
-    while (seat != NULL && (seat->name_length != length || memcmp(seat->name, name, length) != 0)) {
+    while (seat != NULL && (seat->group->name_length != length || memcmp(seat->group->name, name, length) != 0)) {
         seat = seat->next;
     }
     return seat;
@@ -35,14 +36,19 @@ static void handshake_destroy(struct convoy_handshake *handshake)
     convoy_memory_free(handshake);
 }
 
+/* Whom a stranger wanted to join nobody knows, so all groups that open here hear of it. */
 static void stranger_drop(struct convoy_listener *listener, const struct convoy_handshake *handshake, const char *why)
 {
     char text[CONVOY_ADDRESS_TEXT_BYTES];
+    char reason[CONVOY_SEAT_REASON_BYTES];
     convoy_address_text(&handshake->from, text);
     convoy_log_line(&listener->runtime->log, CONVOY_LOG_INFO, "rendezvous refuses %s: %s", text, why);
     listener->runtime->stranger_count++;
+    (void)snprintf(reason, sizeof reason, "%s from %s", why, text);
     (void)pthread_mutex_lock(&listener->lock);
-    listener->stranger_count++;
+    for (struct convoy_seat *seat = listener->seats; seat != NULL; seat = seat->next) {
+        convoy_seat_refuse(seat, reason);
+    }
     (void)pthread_mutex_unlock(&listener->lock);
 }
 
@@ -78,8 +84,9 @@ static struct convoy_arrival *arrival_create(struct convoy_handshake *handshake,
     return arrival;
 }
 
-/* Puts the arrival into the queue of its group. false: no such group here (yet). */
-static bool arrival_deliver(struct convoy_listener *listener, struct convoy_arrival *arrival)
+/* Puts the arrival into the queue of its group. NOT_FOUND: no such group here (yet). */
+static int32_t arrival_deliver(struct convoy_listener *listener, struct convoy_arrival *arrival,
+                               struct convoy_error *error)
 {
     const struct convoy_hello_group *group = &arrival->hello.group;
     (void)pthread_mutex_lock(&listener->lock);
@@ -95,9 +102,11 @@ static bool arrival_deliver(struct convoy_listener *listener, struct convoy_arri
         }
         seat->last = arrival;
         (void)!eventfd_write(seat->event_fd, 1);
+    } else {
+        convoy_listener_note_asked(listener, arrival, error);
     }
     (void)pthread_mutex_unlock(&listener->lock);
-    return seat != NULL;
+    return seat != NULL ? CONVOY_OK : CONVOY_NOT_FOUND;
 }
 
 /* The other side has the secret: now its hello is read and its group looked for. */
@@ -112,8 +121,7 @@ static void handshake_finish(struct convoy_listener *listener, struct convoy_han
     arrival->fd = handshake->fd;
     int fd = handshake->fd;
     handshake->fd = -1;
-    if (!arrival_deliver(listener, arrival)) {
-        (void)convoy_error_set(&error, CONVOY_NOT_FOUND, "the listener does not open this group (yet)");
+    if (arrival_deliver(listener, arrival, &error) != CONVOY_OK) {
         connection_refuse(fd, &error, CONVOY_NOTICE_RETRY);
         convoy_arrival_destroy(arrival);
     }
@@ -134,7 +142,7 @@ static bool handshake_advance(struct convoy_listener *listener, struct convoy_ha
         connection_refuse(handshake->fd, &error, 0);
         stranger_drop(listener, handshake, "wrong secret");
     } else {
-        stranger_drop(listener, handshake, status == CONVOY_MALFORMED ? "no hello" : "ended during the hello");
+        stranger_drop(listener, handshake, status == CONVOY_MALFORMED ? "no hello" : "a hello broken off");
     }
     return true;
 }
@@ -190,7 +198,7 @@ static void listener_serve_pending(struct convoy_listener *listener, const struc
         struct convoy_handshake *handshake = listener->pending[i];
         bool is_over = polls[2 + i].revents != 0 && handshake_advance(listener, handshake);
         if (!is_over && now_ns >= handshake->deadline_ns) {
-            stranger_drop(listener, handshake, "silent or half a hello");
+            stranger_drop(listener, handshake, "silence or half a hello");
             is_over = true;
         }
         if (is_over) {

@@ -54,6 +54,16 @@ bool convoy_notice_decode(const uint8_t *data, size_t bytes, struct convoy_notic
     return true;
 }
 
+void convoy_message_text(const void *bytes, size_t count, char *text_out, size_t room)
+{
+    size_t length = count < room - 1 ? count : room - 1;
+    for (size_t i = 0; i < length; i++) {
+        uint8_t byte = ((const uint8_t *)bytes)[i];
+        text_out[i] = byte < 0x20 || byte > 0x7e ? '?' : (char)byte;
+    }
+    text_out[length] = '\0';
+}
+
 void convoy_welcome_encode(const struct convoy_welcome *welcome, uint8_t bytes_out[CONVOY_WELCOME_BYTES])
 {
     convoy_bytes_put_u64(bytes_out, welcome->epoch);

@@ -11,7 +11,8 @@
 enum convoy_message {
     CONVOY_MESSAGE_REFUSED = 1, /* listener to connector: a notice */
     CONVOY_MESSAGE_FAILED,      /* both ways: a notice; the opening is over for everyone */
-    CONVOY_MESSAGE_HEARD,       /* listener to member: a bit per member index; the first one means "admitted" */
+    CONVOY_MESSAGE_HEARD,       /* listener to member: a bit per member index, then a remark (text) on connections that
+                                   did not get in, maybe empty; the first one means "admitted" */
     CONVOY_MESSAGE_WELCOME,     /* listener to member: all are here */
     CONVOY_MESSAGE_BLOB,        /* member to listener: sequence 4, blob */
     CONVOY_MESSAGE_TABLE,       /* listener to member: sequence 4, then {length 4, blob} per member */
@@ -21,6 +22,7 @@ enum convoy_message {
 #define CONVOY_NOTICE_HEAD_BYTES 16u
 #define CONVOY_NOTICE_BYTES_MAX (CONVOY_NOTICE_HEAD_BYTES + CONVOY_ERROR_TEXT_BYTES - 1)
 #define CONVOY_WELCOME_BYTES 44u
+#define CONVOY_REMARK_BYTES 200u /* room for a remark and its zero */
 
 /* Why somebody is refused or everybody fails. */
 struct convoy_notice {
@@ -45,6 +47,9 @@ size_t convoy_notice_encode(const struct convoy_notice *notice, uint8_t bytes_ou
 
 /* false: malformed. Control bytes in the text become '?', since it ends up in logs. */
 bool convoy_notice_decode(const uint8_t *data, size_t bytes, struct convoy_notice *notice_out);
+
+/* Copies a text of another process: printable ASCII as it is, '?' for any other byte, cut at room - 1 bytes. */
+void convoy_message_text(const void *bytes, size_t count, char *text_out, size_t room);
 
 void convoy_welcome_encode(const struct convoy_welcome *welcome, uint8_t bytes_out[CONVOY_WELCOME_BYTES]);
 bool convoy_welcome_decode(const uint8_t *data, size_t bytes, struct convoy_welcome *welcome_out);

@@ -139,7 +139,7 @@ int32_t convoy_roster_check(const struct convoy_hello *own, const struct convoy_
     return status;
 }
 
-int32_t convoy_roster_missing(const struct convoy_hello_group *group, const uint8_t *heard,
+int32_t convoy_roster_missing(const struct convoy_hello_group *group, const uint8_t *heard, const char *remark,
                               struct convoy_error *error)
 {
     char names[MISSING_NAMED_MAX * 12 + 20] = ""; /* ids of ten digits, and how many more */
@@ -159,6 +159,7 @@ int32_t convoy_roster_missing(const struct convoy_hello_group *group, const uint
     if (count > MISSING_NAMED_MAX) {
         (void)snprintf(names + used, sizeof names - (size_t)used, " and %u more", count - MISSING_NAMED_MAX);
     }
-    return convoy_error_set_peer(error, CONVOY_TIMED_OUT, first, 0, "%s %s %s not heard in time",
-                                 count == 1 ? "member" : "members", names, count == 1 ? "was" : "were");
+    return convoy_error_set_peer(error, CONVOY_TIMED_OUT, first, 0, "%s %s %s not heard in time%s%s",
+                                 count == 1 ? "member" : "members", names, count == 1 ? "was" : "were",
+                                 remark[0] != '\0' ? "; " : "", remark);
 }

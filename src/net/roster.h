@@ -17,8 +17,9 @@
 int32_t convoy_roster_check(const struct convoy_hello *own, const struct convoy_hello *theirs, bool *dooms_out,
                             struct convoy_error *error);
 
-/* TIMED_OUT, its text naming the members that are not in `heard` (one bit per index); rank is the first of them. */
-int32_t convoy_roster_missing(const struct convoy_hello_group *group, const uint8_t *heard,
+/* TIMED_OUT, its text naming the members that are not in `heard` (one bit per index); rank is the first of them.
+ * remark: follows in the text, as far as there is room; "" = none. */
+int32_t convoy_roster_missing(const struct convoy_hello_group *group, const uint8_t *heard, const char *remark,
                               struct convoy_error *error);
 
 static inline bool convoy_roster_has(const uint8_t *set, uint32_t index)

@@ -23,8 +23,10 @@ struct star_client {
     struct convoy_hello listener; /* its hello */
     bool is_admitted;
     bool may_retry; /* of the last attempt that failed */
+    struct convoy_error last;  /* of the last attempt that the deadline did not cut short; status OK = none */
     struct convoy_error stale; /* a refusal by a listener of an earlier life; status OK = none */
     uint8_t heard[CONVOY_ROSTER_SET_BYTES];
+    char remark[CONVOY_REMARK_BYTES]; /* the listener's, on connections that did not get in */
     uint8_t *table; /* of the last exchange; blobs point into it */
 };
 
@@ -35,10 +37,12 @@ static int32_t client_listener_id(const struct convoy_bootstrap *bootstrap)
 
 /* -- frames ------------------------------------------------------------------------------------------------------ */
 
-static void client_note_heard(struct star_client *client, const struct convoy_frame *frame)
+static void client_note_heard(struct star_client *client, uint32_t member_count, const struct convoy_frame *frame)
 {
-    uint32_t bytes = frame->bytes < sizeof client->heard ? frame->bytes : (uint32_t)sizeof client->heard;
+    uint32_t bytes = (member_count + 7) / 8;
+    bytes = frame->bytes < bytes ? frame->bytes : bytes;
     memcpy(client->heard, frame->body, bytes);
+    convoy_message_text(frame->body + bytes, frame->bytes - bytes, client->remark, sizeof client->remark);
     client->is_admitted = true;
 }
 
@@ -63,7 +67,7 @@ static int32_t client_stream_error(struct convoy_bootstrap *bootstrap, int32_t s
     case CONVOY_CANCELED:
         return status;
     case CONVOY_TIMED_OUT:
-        return convoy_roster_missing(&bootstrap->hello.group, client->heard, error);
+        return convoy_roster_missing(&bootstrap->hello.group, client->heard, client->remark, error);
     case CONVOY_NO_MEMORY:
         return convoy_error_set(error, status, "no memory for a frame");
     case CONVOY_PEER_LOST:
@@ -92,7 +96,7 @@ static int32_t client_await(struct convoy_bootstrap *bootstrap, uint16_t type, s
             return CONVOY_OK;
         }
         if (frame.type == CONVOY_MESSAGE_HEARD) {
-            client_note_heard(client, &frame);
+            client_note_heard(client, bootstrap->hello.group.member_count, &frame);
         } else if (frame.type == CONVOY_MESSAGE_REFUSED || frame.type == CONVOY_MESSAGE_FAILED) {
             status = client_take_notice(client, &frame, error);
         } else {
@@ -156,8 +160,7 @@ static int32_t client_attempt(struct convoy_bootstrap *bootstrap, struct convoy_
 }
 
 /* At the deadline: why the listener was not reached. A refusal that might have changed keeps its status. */
-static int32_t client_give_up(struct convoy_bootstrap *bootstrap, const struct convoy_error *last,
-                              struct convoy_error *error)
+static int32_t client_give_up(struct convoy_bootstrap *bootstrap, struct convoy_error *error)
 {
     const struct star_client *client = bootstrap->state;
     if (client->stale.status != CONVOY_OK) {
@@ -165,7 +168,7 @@ static int32_t client_give_up(struct convoy_bootstrap *bootstrap, const struct c
         return error->status;
     }
     char reason[CONVOY_ERROR_TEXT_BYTES];
-    memcpy(reason, last->text, sizeof reason);
+    memcpy(reason, client->last.status != CONVOY_OK ? client->last.text : error->text, sizeof reason);
     int32_t id = client_listener_id(bootstrap);
     return convoy_error_set_peer(error, CONVOY_TIMED_OUT, id, 0,
                                  "the listener, member %d, was not reached at %.60s port %u in time: %.120s", id,
@@ -187,8 +190,11 @@ static int32_t client_connect_until(struct convoy_bootstrap *bootstrap, struct c
         if (status == CONVOY_STALE_EPOCH) { /* its port may soon be that of this life's listener */
             client->stale = *error;
         }
+        if (!is_late) {
+            client->last = *error;
+        }
         if (now_ns >= bootstrap->wait.deadline_ns) {
-            return client_give_up(bootstrap, error, error);
+            return client_give_up(bootstrap, error);
         }
         struct convoy_wait pause = bootstrap->wait;
         pause.deadline_ns = now_ns + pause_ns < pause.deadline_ns ? now_ns + pause_ns : pause.deadline_ns;
@@ -273,6 +279,7 @@ static int32_t client_exchange_steps(struct convoy_bootstrap *bootstrap, const s
     struct convoy_frame frame;
     client->stream.limit = 4 + count * (4 + CONVOY_BOOTSTRAP_BLOB_MAX);
     memset(client->heard, 0, sizeof client->heard);
+    client->remark[0] = '\0';
     convoy_roster_add(client->heard, bootstrap->options->own_index);
     int32_t status = client_send_blob(bootstrap, mine);
     if (status != CONVOY_OK && status != CONVOY_PEER_LOST) { /* lost: what it said before may still be there to read */

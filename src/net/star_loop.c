@@ -7,6 +7,7 @@
 #include "core/memory.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #define HEARD_PAUSE_NS (100 * CONVOY_NS_PER_MS)
@@ -42,51 +43,6 @@ void convoy_server_doom(struct star_server *server, const struct convoy_error *c
     }
 }
 
-void convoy_server_doom_missing(struct star_server *server)
-{
-    struct convoy_error error = CONVOY_ERROR_INIT;
-    (void)convoy_roster_missing(&server->bootstrap->hello.group, server->heard, &error);
-    size_t used = strlen(error.text);
-    uint64_t refused = server->refused_count;
-    refused += server->seat != NULL ? convoy_seat_stranger_count(server->seat) : 0;
-    if (refused != 0) {
-        (void)snprintf(error.text + used, sizeof error.text - used, "; other connections refused: %llu%s%.100s",
-                       (unsigned long long)refused, server->refused_count != 0 ? ", the last: " : "",
-                       server->refused_text);
-    }
-    convoy_server_doom(server, &error);
-}
-
-void convoy_server_note_heard(struct star_server *server, uint32_t index)
-{
-    convoy_roster_add(server->heard, index);
-    server->heard_count++;
-    if (server->heard_due_ns == 0) {
-        server->heard_due_ns = convoy_now_ns() + HEARD_PAUSE_NS;
-    }
-}
-
-static void member_send_heard(struct star_server *server, struct server_member *member)
-{
-    if (convoy_frame_queue(&member->stream, CONVOY_MESSAGE_HEARD, server->heard, (server->count + 7) / 8) ==
-        CONVOY_OK) {
-        (void)convoy_frame_flush(&member->stream);
-    }
-}
-
-/* Members know whom the listener has heard, so that each can name the missing at its own deadline. */
-static void server_send_heard(struct star_server *server)
-{
-    server->heard_due_ns = 0;
-    for (uint32_t i = 0; i < server->count && !server->is_doomed; i++) {
-        if (server->members[i].stream.fd >= 0) {
-            member_send_heard(server, &server->members[i]);
-        }
-    }
-}
-
-/* -- arrivals ---------------------------------------------------------------------------------------------------- */
-
 /* Index of the id in this member's list; count when it is not there. */
 static uint32_t server_index_of(const struct star_server *server, int32_t id)
 {
@@ -96,6 +52,79 @@ static uint32_t server_index_of(const struct star_server *server, int32_t id)
     }
     return index;
 }
+
+/* What to say of those who did not get in: a member that is missing here asks for another group, and the last that was
+ * refused. "" = nothing. */
+static void server_remark(const struct star_server *server, char remark_out[CONVOY_REMARK_BYTES])
+{
+    const struct convoy_seat_news *news = &server->news;
+    uint32_t index = server_index_of(server, news->asker);
+    bool has_asker = index < server->count && !convoy_roster_has(server->heard, index);
+    int used = snprintf(remark_out, CONVOY_REMARK_BYTES, "%s", has_asker ? news->asked : "");
+    if (news->refused_count != 0) {
+        (void)snprintf(remark_out + used, CONVOY_REMARK_BYTES - (size_t)used,
+                       "%sother connections refused: %llu, the last: %s", has_asker ? "; " : "",
+                       (unsigned long long)news->refused_count, news->reason);
+    }
+}
+
+void convoy_server_doom_missing(struct star_server *server)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    char remark[CONVOY_REMARK_BYTES];
+    if (server->seat != NULL) {
+        (void)convoy_seat_take_news(server->seat, &server->news);
+    }
+    server_remark(server, remark);
+    (void)convoy_roster_missing(&server->bootstrap->hello.group, server->heard, remark, &error);
+    convoy_server_doom(server, &error);
+}
+
+/* The members hear what is new soon, and of several things at once. */
+static void server_note_new(struct star_server *server)
+{
+    if (server->heard_due_ns == 0) {
+        server->heard_due_ns = convoy_now_ns() + HEARD_PAUSE_NS;
+    }
+}
+
+void convoy_server_note_heard(struct star_server *server, uint32_t index)
+{
+    convoy_roster_add(server->heard, index);
+    server->heard_count++;
+    server_note_new(server);
+}
+
+static void member_send_heard(struct star_server *server, struct server_member *member)
+{
+    uint8_t body[CONVOY_ROSTER_SET_BYTES + CONVOY_REMARK_BYTES];
+    char remark[CONVOY_REMARK_BYTES];
+    uint32_t bytes = (server->count + 7) / 8;
+    server_remark(server, remark);
+    uint32_t length = (uint32_t)strlen(remark);
+    memcpy(body, server->heard, bytes);
+    memcpy(body + bytes, remark, length);
+    if (convoy_frame_queue(&member->stream, CONVOY_MESSAGE_HEARD, body, bytes + length) == CONVOY_OK) {
+        (void)convoy_frame_flush(&member->stream);
+    }
+}
+
+/* Members know whom the listener has heard and refused, so that each can name the missing and the reason at its own
+ * deadline. One that does not read hears the newest when it does: strangers must not fill its queue. */
+static void server_send_heard(struct star_server *server)
+{
+    server->heard_due_ns = 0;
+    for (uint32_t i = 0; i < server->count && !server->is_doomed; i++) {
+        struct server_member *member = &server->members[i];
+        if (member->stream.fd >= 0 && convoy_frame_has_output(&member->stream)) {
+            server_note_new(server);
+        } else if (member->stream.fd >= 0) {
+            member_send_heard(server, member);
+        }
+    }
+}
+
+/* -- arrivals ---------------------------------------------------------------------------------------------------- */
 
 static int32_t admit_check(struct star_server *server, const struct convoy_arrival *arrival, bool *dooms_out,
                            struct convoy_error *error)
@@ -128,8 +157,7 @@ static void admit_refuse(struct star_server *server, struct convoy_arrival *arri
     convoy_log_line(&server->bootstrap->runtime->log, CONVOY_LOG_INFO, "rendezvous refuses %s: %s", arrival->from,
                     error->text);
     server->bootstrap->runtime->refused_count++;
-    server->refused_count++;
-    (void)snprintf(server->refused_text, sizeof server->refused_text, "%s", error->text);
+    convoy_seat_note_refused(server->seat, error->text);
     if (dooms) {
         server->members[server_index_of(server, arrival->hello.group.own_id)].is_told = true;
         convoy_server_doom(server, error);
@@ -288,6 +316,9 @@ static void server_serve(struct star_server *server, nfds_t count)
     }
     for (struct convoy_arrival *arrival; server->seat != NULL && (arrival = convoy_seat_take(server->seat)) != NULL;) {
         convoy_server_admit(server, arrival);
+    }
+    if (server->seat != NULL && convoy_seat_take_news(server->seat, &server->news)) {
+        server_note_new(server);
     }
 }
 

@@ -44,6 +44,7 @@ static int32_t server_welcome(struct star_server *server, struct convoy_error *e
     }
     convoy_listener_leave(server->seat);
     server->seat = NULL;
+    server->news = (struct convoy_seat_news){.asker = -1}; /* all are here: nobody else is to blame for what follows */
     bootstrap->epoch = welcome.epoch;
     bootstrap->wire = welcome.wire;
     memcpy(bootstrap->salt, welcome.salt, sizeof bootstrap->salt);
@@ -119,6 +120,7 @@ static struct star_server *server_create(struct convoy_bootstrap *bootstrap)
     server->bootstrap = bootstrap;
     server->count = (uint32_t)bootstrap->options->member_count;
     server->window = bootstrap->hello;
+    server->news.asker = -1;
     server->members = convoy_memory_array(server->count, sizeof *server->members);
     server->polls = convoy_memory_array(server->count + 2, sizeof *server->polls);
     server->poll_members = convoy_memory_array(server->count + 2, sizeof *server->poll_members);

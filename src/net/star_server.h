@@ -28,8 +28,7 @@ struct star_server {
     struct convoy_error doom;               /* why the opening failed, when is_doomed */
     bool is_doomed;
     bool is_exchanging; /* blobs are expected */
-    uint32_t refused_count;
-    char refused_text[CONVOY_ERROR_TEXT_BYTES]; /* the last refusal that did not doom */
+    struct convoy_seat_news news; /* who did not get in; told to the members with the next HEARD, and at the deadline */
     uint8_t *table; /* frame of the last exchange's blobs */
     struct server_member *members;
     struct pollfd *polls;    /* [count + 2] */
@@ -39,7 +38,7 @@ struct star_server {
 /* Ends the opening for everyone with this cause and tells those who are here; the first cause wins. */
 void convoy_server_doom(struct star_server *server, const struct convoy_error *cause);
 
-/* The same at the deadline: who is missing, and whom this member refused meanwhile. */
+/* The same at the deadline: who is missing, and who came meanwhile and did not get in. */
 void convoy_server_doom_missing(struct star_server *server);
 
 /* Member `index` is in, or its blob is here: noted, and the others hear of it soon. */

@@ -20,7 +20,7 @@ static int fault_compare(const void *left, const void *right)
     return a->entry == b->entry ? 0 : a->entry < b->entry ? -1 : 1;
 }
 
-static int32_t faults_check(const struct convoy_poll_faults *faults, struct convoy_error *error)
+int32_t convoy_inject_check_limits(const struct convoy_poll_faults *faults, struct convoy_error *error)
 {
     if (faults->probability_ppm > CONVOY_INJECT_PPM_MAX) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
@@ -31,6 +31,11 @@ static int32_t faults_check(const struct convoy_poll_faults *faults, struct conv
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "poll_faults.script_count is %zu, allowed are 0 to %u",
                                 faults->script_count, CONVOY_INJECT_SCRIPT_MAX);
     }
+    return CONVOY_OK;
+}
+
+static int32_t script_check(const struct convoy_poll_faults *faults, struct convoy_error *error)
+{
     if (faults->script_count != 0 && faults->script == NULL) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
                                 "poll_faults.script is NULL, but script_count is %zu", faults->script_count);
@@ -57,6 +62,28 @@ static int32_t fault_check(const struct convoy_poll_fault *fault, size_t at, str
     return CONVOY_OK;
 }
 
+/* Element `at` of the script, whatever lies between the elements. */
+static struct convoy_poll_fault script_read(const struct convoy_poll_faults *faults, size_t at)
+{
+    struct convoy_poll_fault fault;
+    size_t stride = faults->script_stride != 0 ? faults->script_stride : sizeof fault;
+    memcpy(&fault, (const char *)faults->script + at * stride, sizeof fault);
+    return fault;
+}
+
+int32_t convoy_inject_check(const struct convoy_poll_faults *faults, struct convoy_error *error)
+{
+    int32_t status = convoy_inject_check_limits(faults, error);
+    if (status == CONVOY_OK) {
+        status = script_check(faults, error);
+    }
+    for (size_t i = 0; i < faults->script_count && status == CONVOY_OK; i++) {
+        struct convoy_poll_fault fault = script_read(faults, i);
+        status = fault_check(&fault, i, error);
+    }
+    return status;
+}
+
 int32_t convoy_inject_init(struct convoy_inject *inject, const struct convoy_poll_faults *faults,
                            struct convoy_error *error)
 {
@@ -64,7 +91,7 @@ int32_t convoy_inject_init(struct convoy_inject *inject, const struct convoy_pol
     if (faults == NULL) {
         return CONVOY_OK;
     }
-    int32_t status = faults_check(faults, error);
+    int32_t status = convoy_inject_check(faults, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -72,14 +99,8 @@ int32_t convoy_inject_init(struct convoy_inject *inject, const struct convoy_pol
     if (inject->script == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %zu scripted faults", faults->script_count);
     }
-    size_t stride = faults->script_stride != 0 ? faults->script_stride : sizeof *inject->script;
     for (size_t i = 0; i < faults->script_count; i++) {
-        memcpy(&inject->script[i], (const char *)faults->script + i * stride, sizeof *inject->script);
-        status = fault_check(&inject->script[i], i, error);
-        if (status != CONVOY_OK) {
-            convoy_inject_fini(inject);
-            return status;
-        }
+        inject->script[i] = script_read(faults, i);
     }
     qsort(inject->script, faults->script_count, sizeof *inject->script, fault_compare);
     inject->script_count = (uint32_t)faults->script_count;

@@ -17,7 +17,12 @@ struct convoy_inject {
     struct convoy_poll_fault *script; /* own copy, ascending by (round, list, entry) */
 };
 
-/* Copies faults (NULL = none). INVALID_ARGUMENT: probability or script out of range. NO_MEMORY. */
+/* Whether full-size faults can be injected; the first of the two does not look at the script's elements.
+ * INVALID_ARGUMENT: probability or script out of range; the text has parameter, value and range. */
+int32_t convoy_inject_check_limits(const struct convoy_poll_faults *faults, struct convoy_error *error);
+int32_t convoy_inject_check(const struct convoy_poll_faults *faults, struct convoy_error *error);
+
+/* Copies faults (NULL = none). INVALID_ARGUMENT: as convoy_inject_check. NO_MEMORY. */
 int32_t convoy_inject_init(struct convoy_inject *inject, const struct convoy_poll_faults *faults,
                            struct convoy_error *error);
 

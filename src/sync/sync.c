@@ -9,16 +9,28 @@
 
 #include <string.h>
 
+int32_t convoy_sync_check_row(uint32_t width, uint32_t member_count, uint32_t blob_bytes_max,
+                              struct convoy_error *error)
+{
+    const struct convoy_row_form form = {.width = width, .member_count = member_count};
+    size_t bytes = convoy_row_bytes_max(&form);
+    if (bytes > blob_bytes_max) {
+        return convoy_error_set(error, CONVOY_LIMIT,
+                                "a row of %u columns and a mask of %u members takes up to %zu bytes, blob_bytes_max is "
+                                "%u; raise it",
+                                width, member_count, bytes, blob_bytes_max);
+    }
+    return CONVOY_OK;
+}
+
 int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convoy_sync **sync_out,
                          struct convoy_error *error)
 {
     const struct convoy_grid *grid = options->grid;
-    struct convoy_row_form form = {.width = grid->width, .member_count = grid->member_count};
-    if (convoy_row_bytes_max(&form) > options->blob_bytes_max) {
-        return convoy_error_set(error, CONVOY_LIMIT,
-                                "a row of %u columns and a mask of %u members takes up to %zu bytes, blob_bytes_max is "
-                                "%u; raise it",
-                                grid->width, grid->member_count, convoy_row_bytes_max(&form), options->blob_bytes_max);
+    const struct convoy_row_form form = {.width = grid->width, .member_count = grid->member_count};
+    int32_t status = convoy_sync_check_row(grid->width, grid->member_count, options->blob_bytes_max, error);
+    if (status != CONVOY_OK) {
+        return status;
     }
     struct convoy_sync *sync = convoy_memory_zalloc(sizeof *sync);
     if (sync == NULL) {
@@ -30,7 +42,7 @@ int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convo
     sync->grid = *grid;
     sync->header = (struct convoy_round_header){
         .operation = CONVOY_OPERATION_SYNC, .counts = grid->width, .schema = grid->hash};
-    int32_t status = convoy_gather_init(&sync->gather, grid, error);
+    status = convoy_gather_init(&sync->gather, grid, error);
     if (status == CONVOY_OK) {
         status = convoy_placement_init(&sync->placement, grid, error);
     }

@@ -23,7 +23,11 @@ struct convoy_sync_options {
     uint32_t salt; /* of operations that are no engine's, see convoy_runtime_salt */
 };
 
-/* LIMIT: a row can be longer than blob_bytes_max; text has both. NO_MEMORY. */
+/* LIMIT: a row of so many columns can be longer than blob_bytes_max; the text has both. */
+int32_t convoy_sync_check_row(uint32_t width, uint32_t member_count, uint32_t blob_bytes_max,
+                              struct convoy_error *error);
+
+/* LIMIT: as convoy_sync_check_row, of the columns that all members have. NO_MEMORY. */
 int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convoy_sync **sync_out,
                          struct convoy_error *error);
 

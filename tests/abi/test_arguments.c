@@ -5,9 +5,16 @@
 
 #include "tests/lib/expect.h"
 
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -299,6 +306,165 @@ static void test_arguments_bad_options_are_named_with_value_and_range(void **sta
     struct_host_destroy(host);
 }
 
+/* -- what a member gets wrong while the others are absent, or there ------------------------------------------------ */
+
+struct bad_value {
+    void (*spoil)(struct convoy_group_options *options);
+    int32_t status;
+    const char *texts[3];
+};
+
+static const struct convoy_poll_faults faults_often = {
+    .struct_size = sizeof faults_often, .probability_ppm = 1000001};
+static const struct convoy_poll_fault fault_far = {.round = 1, .list = CONVOY_POLL_LISTS_MAX};
+static const struct convoy_poll_faults faults_far = {
+    .struct_size = sizeof faults_far, .script = &fault_far, .script_stride = sizeof fault_far, .script_count = 1};
+static const struct convoy_poll_fault fault_zero = {.round = 0};
+static const struct convoy_poll_faults faults_zero = {
+    .struct_size = sizeof faults_zero, .script = &fault_zero, .script_stride = sizeof fault_zero, .script_count = 1};
+static const struct convoy_poll_faults faults_many = {
+    .struct_size = sizeof faults_many, .script = &fault_far, .script_stride = sizeof fault_far, .script_count = 4097};
+static const struct convoy_sync_schema row_schema = {
+    .struct_size = sizeof row_schema, .builtin = "sglang-7", .builtin_length = 8};
+
+static void set_rendezvous(struct convoy_group_options *options, const char *text)
+{
+    options->rendezvous = text;
+    options->rendezvous_length = strlen(text);
+}
+
+static void inner_of_three(struct convoy_group_options *options) { options->sync_inner = 3; }
+static void few_slots(struct convoy_group_options *options) { options->sync_slots = 1; }
+static void many_slots(struct convoy_group_options *options) { options->sync_slots = 65537; }
+static void often(struct convoy_group_options *options) { options->poll_faults = &faults_often; }
+static void far_list(struct convoy_group_options *options) { options->poll_faults = &faults_far; }
+static void round_zero(struct convoy_group_options *options) { options->poll_faults = &faults_zero; }
+static void many_faults(struct convoy_group_options *options) { options->poll_faults = &faults_many; }
+static void no_scheme(struct convoy_group_options *options) { set_rendezvous(options, "127.0.0.1:4711"); }
+static void no_port(struct convoy_group_options *options) { set_rendezvous(options, "tcp://127.0.0.1"); }
+static void far_port(struct convoy_group_options *options) { set_rendezvous(options, "tcp://127.0.0.1:70000"); }
+static void other_path(struct convoy_group_options *options) { set_rendezvous(options, "tcp://127.0.0.1:1/dp"); }
+
+static void long_row(struct convoy_group_options *options)
+{
+    options->schema = &row_schema;
+    options->blob_bytes_max = 32;
+}
+
+static const struct bad_value bad_values[] = {
+    {inner_of_three, CONVOY_INVALID_ARGUMENT, {"group pair: sync_inner is 3", "2 members", NULL}},
+    {few_slots, CONVOY_INVALID_ARGUMENT, {"group pair: sync_slots is 1", "2 to 65536", NULL}},
+    {many_slots, CONVOY_INVALID_ARGUMENT, {"group pair: sync_slots is 65537", "2 to 65536", NULL}},
+    {often, CONVOY_INVALID_ARGUMENT, {"group pair: poll_faults.probability_ppm is 1000001", "0 to 1000000", NULL}},
+    {far_list, CONVOY_INVALID_ARGUMENT, {"group pair: poll_faults.script[0].list is 8", "0 to 7", NULL}},
+    {round_zero, CONVOY_INVALID_ARGUMENT, {"group pair: poll_faults.script[0].round is 0", "from 1", NULL}},
+    {many_faults, CONVOY_INVALID_ARGUMENT, {"group pair: poll_faults.script_count is 4097", "0 to 4096", NULL}},
+    {long_row, CONVOY_LIMIT, {"group pair: a row of 7 columns", "blob_bytes_max is 32", "raise it"}},
+    {no_scheme, CONVOY_INVALID_ARGUMENT, {"group pair: rendezvous \"127.0.0.1:4711\"", "tcp://", NULL}},
+    {no_port, CONVOY_INVALID_ARGUMENT, {"group pair: rendezvous \"tcp://127.0.0.1\"", "port", NULL}},
+    {far_port, CONVOY_INVALID_ARGUMENT, {"tcp://127.0.0.1:70000", "1 to 65535", NULL}},
+    {other_path, CONVOY_INVALID_ARGUMENT, {"tcp://127.0.0.1:1/dp", "name of the group", NULL}},
+};
+
+#define BAD_VALUE_COUNT (sizeof bad_values / sizeof bad_values[0])
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static unsigned count_threads(void)
+{
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    EXPECT(tasks != NULL);
+    while (readdir(tasks) != NULL) {
+        count++;
+    }
+    (void)closedir(tasks);
+    return count;
+}
+
+/* A port of loopback that takes connections and never answers. */
+static int listen_silently(uint16_t port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    EXPECT_EQUAL(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
+    EXPECT_EQUAL(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    EXPECT_EQUAL(listen(fd, 16), 0);
+    return fd;
+}
+
+/* Both forms of opening refuse the value themselves: no handle, and the text says what is wrong. */
+static void expect_bad_value(struct plugin_member *member, const struct bad_value *bad)
+{
+    const struct convoy_core_table *core = member->plugin.core;
+    struct convoy_group_options options = member->options;
+    convoy_group *group = NULL;
+    bad->spoil(&options);
+    for (int is_split = 0; is_split < 2; is_split++) {
+        member->error = (struct convoy_error){.struct_size = sizeof member->error};
+        int32_t status = is_split ? core->group_open_start(member->context, &options, &group, &member->error)
+                                  : core->group_open(member->context, &options, &group, &member->error);
+        EXPECT_STATUS(status, bad->status, &member->error);
+        EXPECT_EQUAL(member->error.status, bad->status);
+        EXPECT(group == NULL);
+        for (size_t i = 0; i < 3 && bad->texts[i] != NULL; i++) {
+            EXPECT_TEXT(member->error.text, bad->texts[i]);
+        }
+    }
+}
+
+/* Nobody else is there, and whoever waited for them would wait for 20 seconds. No thread starts, nothing is sent. */
+static void test_arguments_bad_values_are_refused_before_anybody_is_met(void **state)
+{
+    (void)state;
+    uint16_t port = plugin_port();
+    int fd = listen_silently(port);
+    for (uint32_t index = 0; index < 2; index++) {
+        struct plugin_member *member = plugin_member_create(index, 2, "pair", port);
+        const struct convoy_core_table *core = member->plugin.core;
+        EXPECT_OK(core->context_open(&member->config, &member->context, &member->error), &member->error);
+        unsigned threads = count_threads();
+        for (size_t i = 0; i < BAD_VALUE_COUNT; i++) {
+            uint64_t before_ms = now_ms();
+            expect_bad_value(member, &bad_values[i]);
+            EXPECT(now_ms() - before_ms < 1000);
+            EXPECT_EQUAL(count_threads(), threads);
+        }
+        plugin_member_destroy(member);
+    }
+    EXPECT_EQUAL(accept(fd, NULL, NULL), -1); /* nobody has connected */
+    EXPECT_EQUAL(errno, EAGAIN);
+    (void)close(fd);
+}
+
+/* The others are opening; one member's bad values are its own matter, and it comes with good ones. */
+static void test_arguments_bad_values_of_one_member_leave_the_others_opening(void **state)
+{
+    (void)state;
+    uint16_t port = plugin_port();
+    struct plugin_member *good = plugin_member_create(0, 2, "pair", port);
+    struct plugin_member *bad = plugin_member_create(1, 2, "pair", port);
+    const struct convoy_core_table *core = good->plugin.core;
+    EXPECT_OK(core->context_open(&good->config, &good->context, &good->error), &good->error);
+    EXPECT_OK(core->context_open(&bad->config, &bad->context, &bad->error), &bad->error);
+    EXPECT_OK(core->group_open_start(good->context, &good->options, &good->group, &good->error), &good->error);
+    for (size_t i = 0; i < BAD_VALUE_COUNT; i++) {
+        expect_bad_value(bad, &bad_values[i]);
+    }
+    EXPECT_STATUS(core->group_open_test(good->group, &good->error), CONVOY_IN_PROGRESS, &good->error);
+    EXPECT_OK(core->group_open(bad->context, &bad->options, &bad->group, &bad->error), &bad->error);
+    EXPECT_OK(core->group_open_wait(good->group, PLUGIN_OPEN_TIMEOUT_NS, &good->error), &good->error);
+    plugin_member_destroy(bad);
+    plugin_member_destroy(good);
+}
+
 static void test_arguments_bad_config_is_named_with_value_and_range(void **state)
 {
     (void)state;
@@ -391,6 +557,8 @@ int main(void)
         cmocka_unit_test(test_arguments_null_error_is_accepted_everywhere),
         cmocka_unit_test(test_arguments_unknown_critical_flags_refuse_and_unknown_hints_do_not),
         cmocka_unit_test(test_arguments_bad_options_are_named_with_value_and_range),
+        cmocka_unit_test(test_arguments_bad_values_are_refused_before_anybody_is_met),
+        cmocka_unit_test(test_arguments_bad_values_of_one_member_leave_the_others_opening),
         cmocka_unit_test(test_arguments_bad_config_is_named_with_value_and_range),
         cmocka_unit_test(test_arguments_unknown_topics_are_refused_by_number),
         cmocka_unit_test(test_arguments_bad_states_and_keys_are_named_and_the_group_goes_on),

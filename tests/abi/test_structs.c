@@ -144,6 +144,43 @@ static void test_structs_with_an_unknown_tail_are_refused_by_offset(void **state
     struct_host_destroy(host);
 }
 
+/* A size that nobody has set: refused with the number, for IN and OUT alike; nothing behind the struct is read. */
+static void check_garbage(struct struct_host *host, size_t index, uint32_t size)
+{
+    const struct struct_case *one = &struct_cases[index];
+    struct guarded guarded;
+    unsigned char before[1024];
+    size_t room = room_for(one->bytes);
+    unsigned char *at = guarded_create(&guarded, room);
+    place(host, one, at, one->bytes, 0);
+    if (!one->is_array) {
+        (void)memcpy(at, &size, sizeof size);
+    }
+    (void)memcpy(before, at, room);
+    int32_t status = one->run(host, at, size);
+    if (status != CONVOY_INVALID_ARGUMENT || !error_says(host, one, CONVOY_INVALID_ARGUMENT, size) ||
+        !error_says(host, one, CONVOY_INVALID_ARGUMENT, 65536)) {
+        complain(one, index, size, "expected INVALID_ARGUMENT with name, size and range", host, status);
+    }
+    if (memcmp(before, at, room) != 0) {
+        complain(one, index, size, "the refused struct was written", host, status);
+    }
+    guarded_destroy(&guarded);
+}
+
+static void test_structs_with_a_size_of_garbage_are_refused_by_value(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {65537, 0x20202020u, 0xdeadbeefu, UINT32_MAX};
+    struct struct_host *host = struct_host_create();
+    for (size_t i = 0; i < struct_case_count; i++) {
+        for (size_t j = 0; j < sizeof sizes / sizeof sizes[0]; j++) {
+            check_garbage(host, i, sizes[j]);
+        }
+    }
+    struct_host_destroy(host);
+}
+
 /* written_bytes of an OUT struct: what was written, and the same for a caller with a longer one. */
 static void test_structs_out_say_how_much_was_written(void **state)
 {
@@ -206,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_structs_shorter_than_the_first_release_are_refused),
         cmocka_unit_test(test_structs_of_current_and_longer_size_are_accepted),
         cmocka_unit_test(test_structs_with_an_unknown_tail_are_refused_by_offset),
+        cmocka_unit_test(test_structs_with_a_size_of_garbage_are_refused_by_value),
         cmocka_unit_test(test_structs_out_say_how_much_was_written),
         cmocka_unit_test(test_structs_error_of_any_size_is_filled_as_far_as_it_reaches),
     };

@@ -264,6 +264,142 @@ static void test_bootstrap_deadline_also_tells_of_refusals(void **state)
     cast_assert_failed(&cast.members[0], CONVOY_TIMED_OUT, "member 13 was not heard", "member 13 is at epoch 6");
 }
 
+/* Three members, of which the last waits and the middle one has something wrong. `first` times out first. */
+static void play_wrong_among_three(struct cast *cast, uint32_t first)
+{
+    cast->members[0].timeout_ns = cast->members[2].timeout_ns = CAST_TIMEOUT_NS;
+    cast->members[first].timeout_ns = CONVOY_NS_PER_S;
+    cast->members[1].timeout_ns = 2 * CONVOY_NS_PER_S;
+    cast_run(cast);
+}
+
+/* Whoever ends the opening, the listener or a member that waits, all learn why member 13 was not heard. */
+static void test_bootstrap_wrong_secret_is_told_to_all_that_wait(void **state)
+{
+    (void)state;
+    for (uint32_t first = 0; first <= 2; first += 2) {
+        struct cast cast;
+        cast_init(&cast, 3, cast_free_port());
+        cast.members[1].config.secret = "KEY";
+        play_wrong_among_three(&cast, first);
+        cast_assert_failed(&cast.members[1], CONVOY_UNAUTHENTICATED, "group tp", "secret");
+        for (uint32_t i = 0; i <= 2; i += 2) {
+            cast_assert_failed(&cast.members[i], CONVOY_TIMED_OUT, "group tp: member 13 was not heard in time; ",
+                               "other connections refused: 1, the last: wrong secret from 127.0.0.1:");
+        }
+    }
+}
+
+static void test_bootstrap_name_of_another_group_is_told_to_all_that_wait(void **state)
+{
+    (void)state;
+    for (uint32_t first = 0; first <= 2; first += 2) {
+        struct cast cast;
+        cast_init(&cast, 3, cast_free_port());
+        cast.members[1].options.name = "tq\x1b[2J";
+        cast.members[1].options.name_length = 6;
+        play_wrong_among_three(&cast, first);
+        cast_assert_failed(&cast.members[1], CONVOY_TIMED_OUT, "the listener, member 3", "");
+        for (uint32_t i = 0; i <= 2; i += 2) {
+            cast_assert_failed(&cast.members[i], CONVOY_TIMED_OUT,
+                               "group tp: member 13 was not heard in time; member 13 of 127.0.0.1:",
+                               " asks for group tq?[2J");
+            assert_null(strstr(cast.members[i].error.text, "refused"));
+        }
+    }
+}
+
+/* The one with the wrong name hears which name is wanted. */
+static void test_bootstrap_name_of_another_group_is_told_with_the_right_one(void **state)
+{
+    (void)state;
+    struct cast cast;
+    cast_init(&cast, 2, cast_free_port());
+    struct cast_member wrong = cast.members[1];
+    wrong.options.name = "tq";
+    wrong.timeout_ns = CONVOY_NS_PER_S;
+    cast.members[0].timeout_ns = CAST_TIMEOUT_NS;
+    play_wrong_then_right(&cast, &wrong);
+    cast_assert_failed(&wrong, CONVOY_TIMED_OUT, "the listener does not open group tq (yet), it opens group tp", "");
+}
+
+/* A waiting member is told soon, not only at the end: with the bits of the heard comes what the listener has seen. */
+static void test_bootstrap_waiting_member_is_told_what_the_listener_sees(void **state)
+{
+    (void)state;
+    struct cast cast;
+    struct convoy_runtime *runtime;
+    struct convoy_frame_stream stream;
+    struct convoy_frame frame = {.type = 0};
+    char text[512] = "";
+    cast_init(&cast, 3, cast_free_port());
+    const struct convoy_wait wait = {.cancel_fd = -1, .deadline_ns = convoy_now_ns() + CAST_TIMEOUT_NS};
+    assert_int_equal(convoy_runtime_open(&cast.members[1].config, &runtime, NULL), CONVOY_OK);
+    cast_start(&cast.members[0]);
+    join_by_hand(&cast, runtime, &stream);
+    (void)close(connect_plain(cast.port));
+    while (strstr(text, "other connections refused: 1, the last: a hello broken off from 127.0.0.1:") == NULL) {
+        assert_int_equal(convoy_frame_wait_recv(&stream, &wait, &frame), CONVOY_OK);
+        assert_int_equal(frame.type, CONVOY_MESSAGE_HEARD);
+        assert_true(frame.bytes >= 1 && frame.bytes < sizeof text);
+        convoy_message_text(frame.body + 1, frame.bytes - 1, text, sizeof text);
+        convoy_memory_free(frame.body);
+    }
+    convoy_frame_close(&stream);
+    cast_join(&cast.members[0]);
+    cast_assert_failed(&cast.members[0], CONVOY_PEER_LOST, "member 13", "");
+    convoy_runtime_destroy(runtime);
+}
+
+/* Asks at the port for another group than the one that opens there, and is told "not yet". */
+static void ask_by_hand(const struct cast *other, struct convoy_runtime *runtime)
+{
+    const struct convoy_wait wait = {.cancel_fd = -1, .deadline_ns = convoy_now_ns() + CAST_TIMEOUT_NS};
+    struct convoy_hello hello;
+    struct convoy_hello theirs;
+    struct convoy_notice notice;
+    struct convoy_frame_stream stream = {.fd = connect_plain(other->port), .limit = 4096};
+    assert_int_equal(convoy_handshake_hello(runtime, &hello, NULL), CONVOY_OK);
+    hello.has_group = true;
+    hello.group = (struct convoy_hello_group){.name = other->name,
+                                              .name_length = (uint32_t)strlen(other->name),
+                                              .member_ids = other->ids,
+                                              .member_count = other->count,
+                                              .own_index = 1,
+                                              .own_id = other->ids[1]};
+    assert_int_equal(convoy_handshake_connect(runtime, stream.fd, &wait, &hello, &theirs, NULL), CONVOY_OK);
+    assert_int_equal(await_message(&stream, CONVOY_MESSAGE_REFUSED, &notice), CONVOY_OK);
+    assert_int_equal(notice.status, CONVOY_NOT_FOUND);
+    assert_int_equal(notice.flags, CONVOY_NOTICE_RETRY);
+    convoy_frame_close(&stream);
+}
+
+/* Groups share the port and open in any order: a member that asks for one that opens later did nothing wrong, and the
+ * group that times out does not blame it. */
+static void test_bootstrap_group_that_opens_later_at_the_port_is_no_mistake(void **state)
+{
+    (void)state;
+    struct cast cast;
+    struct cast later;
+    struct convoy_runtime *runtime;
+    uint16_t port = cast_free_port();
+    cast_init(&cast, 2, port);
+    cast_init(&later, 2, port);
+    (void)snprintf(later.name, sizeof later.name, "dp");
+    assert_int_equal(convoy_runtime_open(&cast.members[0].config, &runtime, NULL), CONVOY_OK);
+    cast.members[0].runtime = later.members[0].runtime = runtime;
+    cast.members[0].timeout_ns = CONVOY_NS_PER_S;
+    cast_start(&cast.members[0]);
+    ask_by_hand(&later, runtime);
+    cast_run(&later);
+    cast_assert_ok(&later);
+    cast_join(&cast.members[0]);
+    cast_assert_failed(&cast.members[0], CONVOY_TIMED_OUT, "group tp: member 13 was not heard in time", "");
+    assert_null(strstr(cast.members[0].error.text, "asks for"));
+    assert_null(strstr(cast.members[0].error.text, "refused"));
+    convoy_runtime_destroy(runtime);
+}
+
 static void test_bootstrap_without_a_listener_times_out_with_the_reason(void **state)
 {
     (void)state;
@@ -345,6 +481,11 @@ int main(void)
         CASE(test_bootstrap_crowd_of_silent_connections_does_not_keep_the_group_from_forming),
         CASE(test_bootstrap_deadline_names_the_missing_on_every_member),
         CASE(test_bootstrap_deadline_also_tells_of_refusals),
+        CASE(test_bootstrap_wrong_secret_is_told_to_all_that_wait),
+        CASE(test_bootstrap_name_of_another_group_is_told_to_all_that_wait),
+        CASE(test_bootstrap_name_of_another_group_is_told_with_the_right_one),
+        CASE(test_bootstrap_waiting_member_is_told_what_the_listener_sees),
+        CASE(test_bootstrap_group_that_opens_later_at_the_port_is_no_mistake),
         CASE(test_bootstrap_without_a_listener_times_out_with_the_reason),
         CASE(test_bootstrap_port_of_another_program_is_a_system_error),
         CASE(test_bootstrap_other_program_at_the_port_is_not_the_listener),

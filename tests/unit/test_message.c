@@ -45,6 +45,19 @@ static void test_message_notice_with_the_longest_text_fits(void **state)
     assert_string_equal(back.text, notice.text);
 }
 
+static void test_message_text_of_another_process_is_cut_and_made_printable(void **state)
+{
+    (void)state;
+    char text[8];
+    memset(text, 'x', sizeof text);
+    convoy_message_text("a\x1b\xc3\xa4~\x7f", 6, text, sizeof text);
+    assert_string_equal(text, "a???~?");
+    convoy_message_text("0123456789", 10, text, sizeof text);
+    assert_string_equal(text, "0123456");
+    convoy_message_text(NULL, 0, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 /* Too short, too long, or no error at all; and its text cannot bring control bytes into a log. */
 static void test_message_bad_notice_is_refused_and_its_text_cleaned(void **state)
 {
@@ -146,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message_notice_carries_the_whole_error),
         cmocka_unit_test(test_message_notice_with_the_longest_text_fits),
+        cmocka_unit_test(test_message_text_of_another_process_is_cut_and_made_printable),
         cmocka_unit_test(test_message_bad_notice_is_refused_and_its_text_cleaned),
         cmocka_unit_test(test_message_notice_respects_the_size_of_the_error),
         cmocka_unit_test(test_message_welcome_is_exact_and_needs_an_epoch),

@@ -98,12 +98,14 @@ static void test_roster_missing_members_are_listed(void **state)
     struct convoy_error error = CONVOY_ERROR_INIT;
     convoy_roster_add(heard, 0);
     convoy_roster_add(heard, 2);
-    assert_int_equal(convoy_roster_missing(&own.group, heard, &error), CONVOY_TIMED_OUT);
+    assert_int_equal(convoy_roster_missing(&own.group, heard, "", &error), CONVOY_TIMED_OUT);
     assert_string_equal(error.text, "members 13, 33 were not heard in time");
     assert_int_equal(error.rank, 13);
     convoy_roster_add(heard, 1);
-    assert_int_equal(convoy_roster_missing(&own.group, heard, &error), CONVOY_TIMED_OUT);
+    assert_int_equal(convoy_roster_missing(&own.group, heard, "", &error), CONVOY_TIMED_OUT);
     assert_string_equal(error.text, "member 33 was not heard in time");
+    assert_int_equal(convoy_roster_missing(&own.group, heard, "a stranger came", &error), CONVOY_TIMED_OUT);
+    assert_string_equal(error.text, "member 33 was not heard in time; a stranger came");
 }
 
 static void test_roster_many_missing_members_are_cut_with_a_count(void **state)
@@ -118,7 +120,7 @@ static void test_roster_many_missing_members_are_cut_with_a_count(void **state)
     }
     own.group.member_ids = many;
     own.group.member_count = CONVOY_HELLO_MEMBERS_MAX;
-    assert_int_equal(convoy_roster_missing(&own.group, heard, &error), CONVOY_TIMED_OUT);
+    assert_int_equal(convoy_roster_missing(&own.group, heard, "", &error), CONVOY_TIMED_OUT);
     assert_non_null(strstr(error.text, "members 2147483647, 2147483646, "));
     assert_non_null(strstr(error.text, " and 1016 more were not heard in time"));
 }

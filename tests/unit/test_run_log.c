@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -100,6 +101,43 @@ static void test_run_log_folder_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(error.text, "/nowhere/rank-0.log"));
 }
 
+/* Growing a file past RLIMIT_FSIZE raises SIGXFSZ, which ends a rank without a word. */
+static void test_run_log_past_the_limit_of_file_size_is_refused_with_the_limit(void **state)
+{
+    struct convoy_run_log log;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    struct rlimit low = {.rlim_cur = 512u << 10, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    int32_t status = convoy_run_log_open(&log, *state, 1u << 20, &header, &error);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, CONVOY_SYSTEM);
+    assert_non_null(strstr(error.text, *state));
+    assert_non_null(strstr(error.text, "RLIMIT_FSIZE is 524288 bytes, 1048576 are needed"));
+}
+
+/* The second megabyte is one too many: the rank is told that there is no room, as with a full disk. */
+static void test_run_log_that_reaches_the_limit_of_file_size_has_no_room(void **state)
+{
+    static uint8_t step[CONVOY_RUN_LOG_STEP_BYTES - 1];
+    struct convoy_run_log log;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    struct rlimit low = {.rlim_cur = 1536u << 10, .rlim_max = before.rlim_max};
+    assert_int_equal(convoy_run_log_open(&log, *state, 3u << 20, &header, &error), CONVOY_OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    while (convoy_run_log_reserve(&log)) {
+        convoy_run_log_begin(&log, 'X');
+        convoy_run_log_bytes(&log, step, sizeof step);
+        convoy_run_log_end(&log);
+    }
+    assert_in_range(log.used, 800u << 10, 1536u << 10);
+    convoy_run_log_close(&log);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -108,6 +146,8 @@ int main(void)
         CASE(test_run_log_bytes_are_those_of_the_description),
         CASE(test_run_log_open_record_has_no_tag_yet),
         CASE(test_run_log_limit_is_kept_and_leaves_one_step),
+        CASE(test_run_log_past_the_limit_of_file_size_is_refused_with_the_limit),
+        CASE(test_run_log_that_reaches_the_limit_of_file_size_has_no_room),
         CASE(test_run_log_folder_that_is_not_there_is_named),
     };
     return cmocka_run_group_tests_name("run_log", tests, NULL, NULL);

@@ -125,6 +125,42 @@ static void test_sized_in_longer_with_a_set_tail_is_too_new_and_names_the_offset
     }
 }
 
+/* A struct_size that nobody has set is any number. The bytes it claims lie behind the guard page. */
+static void test_sized_struct_size_of_garbage_is_refused_with_value_and_range(void **state)
+{
+    const uint32_t sizes[] = {65537, 0x5a5a5a5au, UINT32_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct convoy_sample full = {.first = 7};
+        struct convoy_error error = CONVOY_ERROR_INIT;
+        char expected[64];
+        char *caller = guard_struct(state, sizeof full);
+        memcpy(caller, &sizes[i], sizeof sizes[i]);
+        (void)snprintf(expected, sizeof expected, "struct_size is %u, allowed are 16 to 65536", sizes[i]);
+        assert_int_equal(convoy_sized_in(&full, &SAMPLE_SHAPE, caller, &error), CONVOY_INVALID_ARGUMENT);
+        assert_non_null(strstr(error.text, expected));
+        error = (struct convoy_error)CONVOY_ERROR_INIT;
+        assert_int_equal(convoy_sized_out_begin(&full, &SAMPLE_SHAPE, caller, &error), CONVOY_INVALID_ARGUMENT);
+        assert_non_null(strstr(error.text, expected));
+        assert_int_equal(full.first, 7);
+    }
+}
+
+/* The longest that is taken: nothing that will ever be released comes near it. */
+static void test_sized_struct_of_the_largest_size_is_accepted(void **state)
+{
+    (void)state;
+    static union {
+        uint32_t struct_size;
+        char bytes[65536];
+    } caller = {.struct_size = sizeof caller};
+    struct convoy_sample full;
+    assert_int_equal(convoy_sized_in(&full, &SAMPLE_SHAPE, &caller, NULL), CONVOY_OK);
+    assert_int_equal(convoy_sized_out_begin(&full, &SAMPLE_SHAPE, &caller, NULL), CONVOY_OK);
+    const struct convoy_sized_array array = {&caller, sizeof caller, 1};
+    caller.struct_size = 0;
+    assert_int_equal(convoy_sized_array_check_in(&array, &SAMPLE_SHAPE, NULL), CONVOY_OK);
+}
+
 static void test_sized_out_writes_what_fits_and_says_how_much(void **state)
 {
     const uint32_t sizes[] = {(uint32_t)FIRST_BYTES, sizeof(struct convoy_sample), sizeof(struct convoy_sample) + 64};
@@ -194,6 +230,16 @@ static void test_sized_array_that_does_not_fit_is_refused(void **state)
     assert_int_equal(convoy_sized_array_check_out(&array, &SAMPLE_SHAPE, &error), CONVOY_OK);
     array.stride = FIRST_BYTES - 1;
     assert_int_equal(convoy_sized_array_check_in(&array, &SAMPLE_SHAPE, &error), CONVOY_TOO_OLD);
+    const size_t strides[] = {65537, 0x5a5a5a5au, SIZE_MAX};
+    for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
+        char expected[64];
+        (void)snprintf(expected, sizeof expected, "stride is %zu, allowed are 16 to 65536", strides[i]);
+        array.stride = strides[i];
+        array.count = 1;
+        assert_int_equal(convoy_sized_array_check_in(&array, &SAMPLE_SHAPE, &error), CONVOY_INVALID_ARGUMENT);
+        assert_non_null(strstr(error.text, expected));
+        assert_int_equal(convoy_sized_array_check_out(&array, &SAMPLE_SHAPE, &error), CONVOY_INVALID_ARGUMENT);
+    }
     array.stride = sizeof(struct convoy_sample);
     array.count = SIZE_MAX / array.stride + 1;
     assert_int_equal(convoy_sized_array_check_in(&array, &SAMPLE_SHAPE, &error), CONVOY_INVALID_ARGUMENT);
@@ -224,6 +270,8 @@ int main(void)
         cmocka_unit_test(test_sized_in_of_the_current_size_is_copied_whole),
         cmocka_unit_test(test_sized_in_longer_with_a_zero_tail_is_accepted),
         cmocka_unit_test(test_sized_in_longer_with_a_set_tail_is_too_new_and_names_the_offset),
+        cmocka_unit_test(test_sized_struct_size_of_garbage_is_refused_with_value_and_range),
+        cmocka_unit_test(test_sized_struct_of_the_largest_size_is_accepted),
         cmocka_unit_test(test_sized_out_writes_what_fits_and_says_how_much),
         cmocka_unit_test(test_sized_out_below_the_first_release_is_too_old),
         cmocka_unit_test(test_sized_array_reads_elements_of_any_stride),
