@@ -39,10 +39,43 @@ static void test_remote_reopen_host_that_has_answered_completes_nothing(void **s
     fake_hosts_destroy(hosts);
 }
 
+/* The leader of host 0 dies when its host has completed round 2 and none of its messages has left. The others do not know
+ * yet whether a successor will come, and host 1 gives up on the round: they must not agree on anything without host 0,
+ * whose other member has a result that they lack. */
+static void test_remote_reopen_waits_for_the_successor_of_a_dead_leader(void **state)
+{
+    (void)state;
+    const uint32_t host_of[] = {0, 0, 1, 2};
+    struct fake_hosts *hosts = fake_hosts_create(host_of, 4);
+    fake_hosts_expect_round(hosts, 1);
+    fake_links_hold(0, 2, true);
+    fake_links_hold(0, 3, true);
+    for (uint32_t i = 0; i < 4; i++) {
+        fake_hosts_start(hosts, i, 1);
+    }
+    EXPECT_EQUAL(fake_hosts_test(hosts, 3), CONVOY_IN_PROGRESS);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 2), CONVOY_IN_PROGRESS);
+    while (fake_hosts_test(hosts, 0) == CONVOY_IN_PROGRESS) { /* a leader sends in one look and listens in the next */
+    }
+    EXPECT_EQUAL(fake_hosts_test(hosts, 1), CONVOY_OK);
+    EXPECT_EQUAL(hosts->members[1].sum, 4);
+    fake_hosts_kill(hosts, 0);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 2), CONVOY_IN_PROGRESS); /* sees the link down */
+    EXPECT_EQUAL(fake_hosts_abandon(hosts, 2), CONVOY_BROKEN);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 3), CONVOY_BROKEN);
+    for (uint32_t turn = 0; turn < 10; turn++) { /* host 0 is silent: nothing comes of it */
+        EXPECT_EQUAL(fake_hosts_reopen(hosts, 2), CONVOY_TIMED_OUT);
+        EXPECT_EQUAL(fake_hosts_reopen(hosts, 3), CONVOY_TIMED_OUT);
+    }
+    fake_hosts_expect_reopen(hosts, FAKE_HOSTS_EPOCH + 1, 3);
+    fake_hosts_destroy(hosts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_remote_reopen_host_that_has_answered_completes_nothing),
+        cmocka_unit_test(test_remote_reopen_waits_for_the_successor_of_a_dead_leader),
     };
     return cmocka_run_group_tests_name("remote_reopen", tests, NULL, NULL);
 }
