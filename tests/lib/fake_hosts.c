@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define FAKE_BLOB_BYTES 256u
+#define FAKE_BLOB_BYTES 1024u
 #define FAKE_TURNS_MAX 100u /* of all members: more than any agreement takes */
 
 /* -- merging ----------------------------------------------------------------------------------------------------- */
@@ -33,18 +33,20 @@ static void sum_absent(void *state, uint32_t index, enum convoy_absence absence,
     (void)reason;
 }
 
+/* As long as a partial may be, so that everything has to have room for one. */
 static size_t sum_encode(const void *state, uint8_t *out, size_t capacity)
 {
     uint32_t merged = ((const struct fake_member *)state)->merged;
-    EXPECT(capacity >= sizeof merged);
+    EXPECT(capacity >= FAKE_BLOB_BYTES);
+    memset(out, 0, FAKE_BLOB_BYTES);
     memcpy(out, &merged, sizeof merged);
-    return sizeof merged;
+    return FAKE_BLOB_BYTES;
 }
 
 static int32_t sum_partial(void *state, const uint8_t *bytes, size_t length)
 {
     uint32_t merged = 0;
-    EXPECT_EQUAL(length, sizeof merged);
+    EXPECT_EQUAL(length, FAKE_BLOB_BYTES);
     memcpy(&merged, bytes, sizeof merged);
     ((struct fake_member *)state)->merged += merged;
     return CONVOY_OK;
@@ -99,7 +101,7 @@ static void map(struct fake_hosts *hosts, struct convoy_engine *engine)
 {
     const struct convoy_engine *first = hosts->members[engine->local_members[0]].engine;
     convoy_segment_plan(&engine->segment.geometry, engine->local_count, engine->member_count, FAKE_BLOB_BYTES,
-                        4 * FAKE_BLOB_BYTES + engine->member_count * sizeof(struct convoy_partial_row));
+                        CONVOY_REMOTE_EXTRA_BYTES + FAKE_BLOB_BYTES + engine->member_count * 8);
     if (engine->local_index == 0) {
         EXPECT_OK(convoy_segment_open(&engine->segment, -1, NULL), NULL);
     } else {
