@@ -15,7 +15,7 @@ static size_t engine_blob_room(const struct convoy_engine_options *options)
 {
     size_t rows = options->group->member_count * (size_t)ENGINE_ROW_BYTES;
     size_t partial = options->partial_bytes_max + options->group->member_count * 8;
-    return 256 + (partial > rows ? partial : rows);
+    return CONVOY_REMOTE_EXTRA_BYTES + (partial > rows ? partial : rows);
 }
 
 static size_t engine_segment_bytes(const void *user, uint32_t count)

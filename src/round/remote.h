@@ -8,6 +8,9 @@
 
 #include "round/engine_internal.h"
 
+/* Room in a message beside what is merged: its head, and what agreement on reopening puts before a result. */
+#define CONVOY_REMOTE_EXTRA_BYTES 512u
+
 /* Opens the link and exchanges worker addresses (one exchange). The engine's local part is complete. */
 int32_t convoy_remote_open(struct convoy_engine *engine, struct convoy_bootstrap *bootstrap,
                            size_t partial_bytes_max, struct convoy_error *error);

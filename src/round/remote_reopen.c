@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Agreement on the next generation across hosts. The leader of the lowest host that is alive coordinates:
+ * Agreement on the next generation across hosts. The leader of the lowest host that is not lost coordinates:
  *
  *   QUERY -> STATE    every leader says its generation, what it has promised, its losses, its last complete round
  *   PROPOSE -> ACCEPT every leader writes the proposal into its segment first (a promise), then answers
@@ -14,15 +14,17 @@
 
 #define REOPEN_RESEND_NS (100 * CONVOY_NS_PER_MS)
 
-static bool reopen_host_is_alive(const struct convoy_remote *remote, uint32_t host)
+/* A host whose leader is gone and that is not lost takes part all the same: its next leader may have a result that the
+ * others lack, and would coordinate an agreement of its own beside theirs. */
+static bool reopen_takes_part(const struct convoy_remote *remote, uint32_t host)
 {
-    return host == remote->own_host || (!remote->hosts[host].is_lost && remote->hosts[host].down_ns == 0);
+    return host == remote->own_host || !remote->hosts[host].is_lost;
 }
 
 static uint32_t reopen_coordinator(const struct convoy_remote *remote)
 {
     for (uint32_t host = 0; host < remote->host_count; host++) {
-        if (reopen_host_is_alive(remote, host)) {
+        if (reopen_takes_part(remote, host)) {
             return host;
         }
     }
@@ -98,7 +100,7 @@ void convoy_remote_reopen_message(struct convoy_remote *remote, const struct con
 static bool reopen_all_answered(const struct convoy_remote *remote)
 {
     for (uint32_t host = 0; host < remote->host_count; host++) {
-        if (host != remote->own_host && reopen_host_is_alive(remote, host) && !remote->reopen.answered[host]) {
+        if (host != remote->own_host && reopen_takes_part(remote, host) && !remote->reopen.answered[host]) {
             return false;
         }
     }

@@ -19,6 +19,10 @@ struct convoy_reopen_body {
     uint32_t reserved;
 };
 
+/* Else a result would be too long to be handed over, and the round lost to those who lack it. */
+static_assert(sizeof(struct convoy_reopen_body) + sizeof(struct convoy_partial_head) <= CONVOY_REMOTE_EXTRA_BYTES,
+              "the longest result fits behind the body");
+
 static inline uint64_t convoy_reopen_generation_word(const struct convoy_engine *engine)
 {
     return atomic_load(&convoy_segment_head(&engine->segment)->generation);

@@ -49,6 +49,9 @@ void fake_hosts_look(struct fake_hosts *hosts, uint32_t index);
 /* The member is dead: nothing may be asked of it any more. */
 void fake_hosts_kill(struct fake_hosts *hosts, uint32_t index);
 
+/* What is sent again after a while is due now. */
+void fake_hosts_pass_time(struct fake_hosts *hosts);
+
 /* Looks by turns until no message is under way. */
 void fake_hosts_settle(struct fake_hosts *hosts);
 

@@ -45,13 +45,18 @@ static struct fake_message *queue_take(struct fake_queue *queue)
     return message;
 }
 
+static void queue_clear(struct fake_queue *queue)
+{
+    for (struct fake_message *message; (message = queue_take(queue)) != NULL;) {
+        free(message);
+    }
+}
+
 void fake_links_reset(void)
 {
     for (uint32_t from = 0; from < FAKE_LINKS_MAX; from++) {
         for (uint32_t to = 0; to < FAKE_LINKS_MAX; to++) {
-            for (struct fake_message *message; (message = queue_take(&net.queues[from][to])) != NULL;) {
-                free(message);
-            }
+            queue_clear(&net.queues[from][to]);
         }
     }
     memset(&net, 0, sizeof net);
@@ -85,6 +90,11 @@ uint32_t fake_links_waiting(uint32_t from, uint32_t to)
 void fake_links_kill(uint32_t index)
 {
     net.are_dead[index] = true;
+    for (uint32_t to = 0; to < FAKE_LINKS_MAX; to++) {
+        if (net.queues[index][to].is_held) {
+            queue_clear(&net.queues[index][to]);
+        }
+    }
 }
 
 /* -- net/link.h -------------------------------------------------------------------------------------------------- */

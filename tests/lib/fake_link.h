@@ -2,7 +2,7 @@
 /*
  * Links (net/link.h) among the members of one thread, for unit tests of what lies on them: what is sent waits in a queue
  * for each pair, in order, until its receiver makes progress, and the test may hold a queue. Nothing is lost, but what is
- * sent to the dead. Link it instead of the net layer's links.
+ * sent to the dead and what of theirs was held. Link it instead of the net layer's links.
  */
 #ifndef CONVOY_TESTS_FAKE_LINK_H
 #define CONVOY_TESTS_FAKE_LINK_H
@@ -21,7 +21,8 @@ void fake_links_hold(uint32_t from, uint32_t to, bool is_held);
 bool fake_links_pass(uint32_t from, uint32_t to);
 uint32_t fake_links_waiting(uint32_t from, uint32_t to);
 
-/* Its process is gone: what it has sent still arrives, then the others that were connected to it see its link down. */
+/* Its process is gone, and what was held with it. Else what it has sent still arrives; then the others that were connected
+ * to it see its link down. */
 void fake_links_kill(uint32_t index);
 
 #endif
