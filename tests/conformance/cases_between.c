@@ -140,10 +140,10 @@ static void case_between_levels(struct suite *suite)
 /* Looks at the first group while a call that waits in the second one is inside of it. */
 static void *levels_look(void *argument)
 {
-    struct plugin_member member = *(struct plugin_member *)argument; /* its own error, the same handles */
+    struct plugin_member *member = argument;
     const struct timespec pause = {.tv_nsec = 20000000}; /* until that call waits, most likely */
     (void)nanosleep(&pause, NULL);
-    json_t *stats = describe_group(&member, CONVOY_TOPIC_STATS);
+    json_t *stats = describe_group(member, CONVOY_TOPIC_STATS);
     EXPECT_EQUAL(describe_number(stats, "operations.sync.rounds.OK"), BETWEEN_GATHERS);
     json_decref(stats);
     return NULL;
@@ -190,7 +190,8 @@ static void case_between_levels_look(struct suite *suite)
             EXPECT_OK(second->plugin.core->group_info(second->group, &info, &second->error), &second->error);
         } while (info.state != CONVOY_GROUP_ACTIVE);
         levels_gather(first);
-        EXPECT_EQUAL(pthread_create(&thread, NULL, levels_look, first), 0);
+        struct plugin_member looker = *first; /* its own error, the same handles */
+        EXPECT_EQUAL(pthread_create(&thread, NULL, levels_look, &looker), 0);
         EXPECT_STATUS(first->plugin.poll->reduce2_wait(first->group, operation, SUITE_LATE_NS, &two->result,
                                                        &first->error),
                       CONVOY_TIMED_OUT, &first->error);
