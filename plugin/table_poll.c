@@ -193,8 +193,9 @@ static int32_t poll_end(convoy_group *group, const struct poll_end *end, struct 
             convoy_group_leave(group);
             return status;
         }
-        convoy_record_settle(&second->record); /* it may have had short rounds of its own since the start */
+        convoy_record_settle(&second->record);
     }
+    convoy_record_settle(&group->record); /* of two levels, both may have had short rounds of their own since the start */
     status = poll_result_begin(&full, result, error);
     if (status == CONVOY_OK) {
         poll_report_mark(&full);

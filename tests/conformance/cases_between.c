@@ -4,11 +4,16 @@
 #include "tests/conformance/suite.h"
 #include "tests/lib/describe.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define BETWEEN_ROUNDS 20u
 #define BETWEEN_LONG 3000u
+#define BETWEEN_GATHERS 5
 
 static const struct convoy_sync_schema between_schema = {
     .struct_size = sizeof between_schema, .builtin = "sglang-8", .builtin_length = 8};
@@ -132,6 +137,74 @@ static void case_between_levels(struct suite *suite)
     plugin_member_destroy(first);
 }
 
+/* Looks at the first group while a call that waits in the second one is inside of it. */
+static void *levels_look(void *argument)
+{
+    struct plugin_member *member = argument;
+    const struct timespec pause = {.tv_nsec = 20000000}; /* until that call waits, most likely */
+    (void)nanosleep(&pause, NULL);
+    json_t *stats = describe_group(member, CONVOY_TOPIC_STATS);
+    EXPECT_EQUAL(describe_number(stats, "operations.sync.rounds.OK"), BETWEEN_GATHERS);
+    json_decref(stats);
+    return NULL;
+}
+
+static void levels_gather(struct plugin_member *first)
+{
+    for (int64_t round = 0; round < BETWEEN_GATHERS; round++) {
+        const int64_t row[8] = {round};
+        int64_t table[2 * 8];
+        const struct convoy_sync_call call = {.struct_size = sizeof call, .row = row};
+        struct convoy_sync_result result = {.struct_size = sizeof result, .table = table, .table_capacity = 2 * 8};
+        EXPECT_OK(first->plugin.sync->gather(first->group, &call, SUITE_LONG_NS, &result, &first->error), &first->error);
+        EXPECT_EQUAL(table[8], round);
+    }
+}
+
+/* Gathers in the first group while the second level still waits for ranks 2 and 3: they are there to see at once. */
+static void case_between_levels_look(struct suite *suite)
+{
+    uint32_t index = suite->rank->index;
+    const int32_t tp[2] = {(int32_t)(index & ~1u), (int32_t)(index | 1u)};
+    const int32_t cp[2] = {(int32_t)(index & 1u), (int32_t)(index | 2u)};
+    struct plugin_member *first = suite_member(suite, index < 2 ? "tp0" : "tp1", tp, 2, index & 1u, 0);
+    struct plugin_member *second = suite_member(suite, index % 2 == 0 ? "cp0" : "cp1", cp, 2, index >> 1, 1);
+    struct exchange *two = &suite->exchange;
+    convoy_operation operation = 0;
+    first->options.schema = &between_schema;
+    plugin_member_open(first);
+    plugin_member_open(second);
+    exchange_init(two, 40, CONVOY_STATE_SUCCESS);
+    if (index >= 2) {
+        rank_await_mark(suite->rank, 0, 1);
+        rank_await_mark(suite->rank, 1, 1);
+    }
+    EXPECT_OK(first->plugin.poll->reduce2_start(first->group, second->group, &two->call, &operation, &first->error),
+              &first->error);
+    if (index < 2) {
+        struct convoy_group_info info = {.struct_size = sizeof info};
+        pthread_t thread;
+        do {
+            EXPECT_STATUS(first->plugin.poll->reduce2_test(first->group, operation, &two->result, &first->error),
+                          CONVOY_IN_PROGRESS, &first->error);
+            EXPECT_OK(second->plugin.core->group_info(second->group, &info, &second->error), &second->error);
+        } while (info.state != CONVOY_GROUP_ACTIVE);
+        levels_gather(first);
+        struct plugin_member looker = *first; /* its own error, the same handles */
+        EXPECT_EQUAL(pthread_create(&thread, NULL, levels_look, &looker), 0);
+        EXPECT_STATUS(first->plugin.poll->reduce2_wait(first->group, operation, SUITE_LATE_NS, &two->result,
+                                                       &first->error),
+                      CONVOY_TIMED_OUT, &first->error);
+        EXPECT_EQUAL(pthread_join(thread, NULL), 0);
+        rank_mark(suite->rank, 1);
+    }
+    EXPECT_OK(first->plugin.poll->reduce2_wait(first->group, operation, SUITE_LONG_NS, &two->result, &first->error),
+              &first->error);
+    rank_barrier(suite->rank);
+    plugin_member_destroy(second);
+    plugin_member_destroy(first);
+}
+
 /* The operation that ended last answers again until the next start, and is not in the way of that. */
 static void case_between_read_again(struct suite *suite)
 {
@@ -212,11 +285,82 @@ static void case_between_look(struct suite *suite)
     looker.member.group = NULL;
 }
 
+/* In a child the group is nobody's, also with a round that is still to be recorded. */
+static void between_fork(struct plugin_member *member)
+{
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        struct exchange exchange;
+        struct convoy_text_buffer text = {.struct_size = sizeof text};
+        exchange_init(&exchange, 8, 0);
+        bool is_forked = member->plugin.core->group_describe(member->group, CONVOY_TOPIC_STATS, &text, &member->error) ==
+                             CONVOY_FORKED &&
+                         exchange_reduce(&exchange, member, 1) == CONVOY_FORKED &&
+                         member->plugin.core->context_close(member->context, 1, &member->error) == CONVOY_OK;
+        _exit(is_forked ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQUAL(waitpid(child, &status, 0), child);
+    EXPECT_EQUAL(status, 0);
+}
+
+/* A closed group still says how many rounds it had. */
+static void case_between_close(struct suite *suite)
+{
+    struct plugin_member *member = suite->member;
+    suite_open(suite);
+    for (uint32_t round = 0; round < BETWEEN_ROUNDS; round++) {
+        suite_expect_round(suite, 8, (uint8_t)(round % 5));
+        if (round == 9 && suite->rank->index == 1 && suite->transport != SUITE_THREADS) {
+            between_fork(member);
+        }
+    }
+    EXPECT_OK(member->plugin.core->group_close(member->group, 0, &member->error), &member->error);
+    json_t *stats = describe_group(member, CONVOY_TOPIC_STATS);
+    EXPECT_EQUAL(describe_number(stats, "operations.poll.rounds.OK"), BETWEEN_ROUNDS);
+    EXPECT_EQUAL(describe_number(stats, "operations.poll.entries"), 8 * BETWEEN_ROUNDS);
+    json_decref(stats);
+    json_t *log = describe_group(member, CONVOY_TOPIC_CALL_LOG);
+    EXPECT_EQUAL(json_array_size(log), 0);
+    json_decref(log);
+}
+
+/* One member alone, and a log as long as it can be. */
+static void case_between_nobody(struct suite *suite)
+{
+    const int32_t ids[1] = {(int32_t)suite->rank->index};
+    struct plugin_member *alone = suite_member(suite, "alone", ids, 1, 0, 0);
+    alone->options.schema = &between_schema;
+    alone->options.call_log_entries = 65536;
+    plugin_member_open(alone);
+    for (uint32_t round = 0; round < BETWEEN_ROUNDS; round++) {
+        struct exchange exchange;
+        int64_t row[8] = {round, round % 3 == 0 ? INT64_MAX : 1};
+        int64_t kept = row[1];
+        const struct convoy_sync_call call = {.struct_size = sizeof call, .row = row};
+        struct convoy_sync_result result = {.struct_size = sizeof result, .table = row, .table_capacity = 8};
+        EXPECT_OK(alone->plugin.sync->gather(alone->group, &call, SUITE_LONG_NS, &result, &alone->error), &alone->error);
+        EXPECT_EQUAL(row[0], round);
+        EXPECT_EQUAL(row[1], kept);
+        exchange_init(&exchange, 9, (uint8_t)(round % 5));
+        EXPECT_OK(exchange_reduce(&exchange, alone, 1), &alone->error);
+        EXPECT_EQUAL(exchange.states_out[8], round % 5);
+    }
+    json_t *log = describe_group(alone, CONVOY_TOPIC_CALL_LOG);
+    EXPECT_EQUAL(json_array_size(log), 2 * BETWEEN_ROUNDS);
+    json_decref(log);
+    plugin_member_destroy(alone);
+}
+
 const struct suite_case suite_between_cases[] = {
     {.name = "test_conformance_between_long_lists_are_recorded", .run = case_between_long},
     {.name = "test_conformance_between_exchanges_a_local_gather_stays_local", .run = case_between_local},
     {.name = "test_conformance_between_two_levels_the_second_has_rounds_of_its_own", .run = case_between_levels},
+    {.name = "test_conformance_between_two_levels_the_first_is_looked_at", .run = case_between_levels_look},
     {.name = "test_conformance_between_rounds_the_last_is_read_again", .run = case_between_read_again},
     {.name = "test_conformance_between_rounds_a_callback_looks", .run = case_between_look},
+    {.name = "test_conformance_between_rounds_a_child_is_forked_and_the_group_closed", .run = case_between_close},
+    {.name = "test_conformance_between_nobody_else", .run = case_between_nobody},
 };
 const size_t suite_between_count = sizeof suite_between_cases / sizeof suite_between_cases[0];

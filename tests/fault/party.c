@@ -144,12 +144,17 @@ void party_leave(struct party *party)
     free(party);
 }
 
-static uint64_t party_epoch(struct party *party)
+static struct convoy_group_info party_info(struct party *party)
 {
     struct convoy_group_info info = {.struct_size = sizeof info};
     EXPECT_OK(party->member->plugin.core->group_info(party->member->group, &info, &party->member->error),
               &party->member->error);
-    return info.epoch;
+    return info;
+}
+
+convoy_operation party_operation(struct party *party)
+{
+    return party_info(party).operation;
 }
 
 static void party_note(struct party *party, uint64_t round, uint64_t epoch, int32_t status, uint32_t contributors)
@@ -211,7 +216,7 @@ static int32_t party_end(struct party *party, int32_t status)
         party->next++;
     } else if (status != CONVOY_TIMED_OUT && status != CONVOY_CANCELED && status != CONVOY_IN_PROGRESS) {
         exchange_expect_untouched(&party->exchange);
-        party_note(party, party->next, party_epoch(party), status, 0);
+        party_note(party, party->next, party_info(party).epoch, status, 0);
     }
     return status;
 }
@@ -235,6 +240,10 @@ int32_t party_finish(struct party *party, convoy_operation operation, uint64_t t
 int32_t party_round(struct party *party, uint64_t timeout_ns)
 {
     convoy_operation operation = 0;
+    if (!party->plan->is_split) {
+        party_fill(party);
+        return party_end(party, exchange_reduce(&party->exchange, party->member, timeout_ns));
+    }
     int32_t status = party_start(party, &operation);
     return status == CONVOY_OK ? party_finish(party, operation, timeout_ns) : status;
 }

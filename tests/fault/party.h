@@ -53,6 +53,7 @@ struct party_plan {
     uint16_t port;
     uint32_t critical_flags; /* of the group */
     uint64_t open_timeout_ns; /* 0 = long */
+    bool is_split; /* rounds in the split form */
     const void *user;
 };
 
@@ -84,11 +85,15 @@ uint32_t party_host_of(uint32_t index, uint32_t count);
 /* Waits for the parent's go. */
 void party_await_go(const struct party *party);
 
-/* One round: prepares and starts it, or finishes it; what ends it is logged. */
+/* One round: prepares and starts it, or finishes it; what ends it is logged. party_round: in one call, which may go the
+ * engine's short way, unless the plan is split. */
 int32_t party_start(struct party *party, convoy_operation *operation_out);
 int32_t party_finish(struct party *party, convoy_operation operation, uint64_t timeout_ns);
 int32_t party_round(struct party *party, uint64_t timeout_ns);
 int32_t party_abandon(struct party *party, convoy_operation operation);
+
+/* What a round in one call has left open. */
+convoy_operation party_operation(struct party *party);
 
 /* Reopens; a result that others hand over is read and logged. */
 int32_t party_reopen(struct party *party);

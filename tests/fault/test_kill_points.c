@@ -67,7 +67,7 @@ static const struct kill_case kill_cases[] = {
     {"close_after_goodbye", 1, 1, TRIGGER_CLOSE, 1, true, true, true},
 };
 #define KILL_CASES (sizeof kill_cases / sizeof kill_cases[0])
-#define KILL_TESTS_MAX (3 * KILL_CASES + 1)
+#define KILL_TESTS_MAX (4 * KILL_CASES + 1)
 
 static char hits_path[] = "/tmp/convoy-points-XXXXXX";
 
@@ -242,7 +242,8 @@ static void test_kill_points_all_were_hit(void **state)
     }
 }
 
-static size_t kill_add(struct CMUnitTest *tests, size_t at, const struct kill_case *the_case, enum party_place place)
+static size_t kill_add(struct CMUnitTest *tests, size_t at, const struct kill_case *the_case, enum party_place place,
+                       bool is_split)
 {
     static const char *const places[] = {"shared_memory", "ucx", "hosts"};
     struct kill_run *run = calloc(1, sizeof *run);
@@ -252,9 +253,10 @@ static size_t kill_add(struct CMUnitTest *tests, size_t at, const struct kill_ca
     run->the_case = the_case;
     run->plan.place = place;
     run->plan.count = place == PARTY_HOSTS ? 5 : 4;
+    run->plan.is_split = is_split;
     run->plan.open_timeout_ns = the_case->trigger == TRIGGER_OPEN ? KILL_OPEN_NS : 0;
-    (void)snprintf(run->name, sizeof run->name, "test_kill_rank_%u_at_%s_over_%s_others_go_on", the_case->victim,
-                   the_case->point, places[place]);
+    (void)snprintf(run->name, sizeof run->name, "test_kill_rank_%u_at_%s%s_over_%s_others_go_on", the_case->victim,
+                   the_case->point, is_split ? "_split" : "", places[place]);
     if (!party_is_wanted(run->name)) {
         free(run);
         return at;
@@ -270,9 +272,11 @@ int main(void)
     int fd = mkstemp(hits_path);
     for (size_t i = 0; i < KILL_CASES; i++) {
         const struct kill_case *the_case = &kill_cases[i];
-        count = the_case->has_memory ? kill_add(tests, count, the_case, PARTY_MEMORY) : count;
-        count = the_case->has_ucx ? kill_add(tests, count, the_case, PARTY_UCX) : count;
-        count = the_case->has_hosts ? kill_add(tests, count, the_case, PARTY_HOSTS) : count;
+        bool has_ways = the_case->has_memory && the_case->trigger == TRIGGER_ROUND; /* the short one and the whole */
+        count = the_case->has_memory ? kill_add(tests, count, the_case, PARTY_MEMORY, false) : count;
+        count = has_ways ? kill_add(tests, count, the_case, PARTY_MEMORY, true) : count;
+        count = the_case->has_ucx ? kill_add(tests, count, the_case, PARTY_UCX, false) : count;
+        count = the_case->has_hosts ? kill_add(tests, count, the_case, PARTY_HOSTS, false) : count;
     }
     size_t runs = count;
     if (getenv("CONVOY_TEST_ONLY") == NULL) {

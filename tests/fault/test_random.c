@@ -89,11 +89,32 @@ static int32_t random_wait_twice(struct party *party, convoy_operation operation
     return status == CONVOY_TIMED_OUT ? random_finish(party, operation, PARTY_LONG_NS) : status;
 }
 
+/* The same in one call, as far as there is one. */
+static int32_t random_do_at_once(struct party *party, enum random_deed deed)
+{
+    struct plugin_member *member = party->member;
+    if (deed == DEED_CANCEL) {
+        EXPECT_OK(member->plugin.core->group_cancel(member->group, "so", 2, &member->error), &member->error);
+    }
+    bool is_short = deed == DEED_HASTY || deed == DEED_PATIENT;
+    int32_t status = party_round(party, is_short ? RANDOM_LATE_NS : PARTY_LONG_NS);
+    if (status != CONVOY_TIMED_OUT && status != CONVOY_CANCELED) {
+        return status;
+    }
+    convoy_operation operation = party_operation(party);
+    return deed == DEED_HASTY ? random_give_up(party, operation, status == CONVOY_CANCELED)
+                              : random_finish(party, operation, PARTY_LONG_NS);
+}
+
 static int32_t random_do(struct party *party, enum random_deed deed)
 {
     convoy_operation operation = 0;
     if (deed == DEED_LATE) {
         random_dawdle(party, 5);
+    }
+    bool is_split = deed == DEED_GIVE_UP || deed == DEED_STOP || deed == DEED_DIE;
+    if (!is_split && (party->next + party->rank->index) % 4 != 0) {
+        return random_do_at_once(party, deed);
     }
     int32_t status = party_start(party, &operation);
     if (deed == DEED_DIE) {
