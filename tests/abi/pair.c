@@ -4,11 +4,14 @@
 #include "tests/lib/expect.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define LONG_NS 5000000000ull
 
-static void open_context(struct plugin_member *member)
+static void open_context(struct plugin_member *member, const char *settings)
 {
+    member->config.settings = settings;
+    member->config.settings_length = settings == NULL ? 0 : strlen(settings);
     EXPECT_OK(member->plugin.core->context_open(&member->config, &member->context, &member->error), &member->error);
 }
 
@@ -23,6 +26,11 @@ static convoy_group *open_alone(struct plugin_member *member)
 
 struct pair *pair_create(void)
 {
+    return pair_create_with(NULL);
+}
+
+struct pair *pair_create_with(const char *settings)
+{
     struct pair *pair = calloc(1, sizeof *pair);
     EXPECT(pair != NULL);
     uint16_t port = plugin_port();
@@ -32,8 +40,8 @@ struct pair *pair_create(void)
     pair->peer = plugin_member_create(1, 2, "pair", port);
     pair->own->options.schema = &pair->schema;
     pair->peer->options.schema = &pair->schema;
-    open_context(pair->own);
-    open_context(pair->peer);
+    open_context(pair->own, settings);
+    open_context(pair->peer, settings);
     pair->own_alone = open_alone(pair->own);
     pair->peer_alone = open_alone(pair->peer);
     return pair;

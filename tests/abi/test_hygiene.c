@@ -17,6 +17,11 @@
 
 #include <cmocka.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#else
+#define IS_SANITIZED 0
+#endif
 #define QUERY_CYCLES 1000
 #define OPEN_CYCLES 200
 #define EXIT_CYCLES 25
@@ -123,10 +128,14 @@ static void test_hygiene_plain_local_dlopen_binds_everything_and_shows_nothing(v
     assert_int_equal(dlclose(library), 0);
 }
 
-/* The same from Python in an empty environment; -101 is INVALID_ARGUMENT for three NULLs. */
+/* aws/aws-ofi-nccl PR 327 again, from Python in an empty environment; -101 is INVALID_ARGUMENT for three NULLs. */
 static void test_hygiene_python_ctypes_loads_it_in_a_clean_environment(void **state)
 {
     (void)state;
+    if (IS_SANITIZED) {
+        print_message("skipped: the run-time library of a sanitizer must be loaded first, and python3 has none\n");
+        skip();
+    }
     char path[1100];
     static const char program[] =
         "import ctypes,os,sys\n"
@@ -153,7 +162,8 @@ enum ending { END_DLCLOSE_AFTER_CLOSE, END_DLCLOSE_WITHOUT_CLOSE, END_EXIT_WITHO
 
 static void end_host(enum ending ending, int map_count)
 {
-    struct plugin_member *member = plugin_member_create(0, 1, "ending", 0);
+    static struct plugin_member *member; /* as in a host that forgets it; what is reachable is no leak */
+    member = plugin_member_create(0, 1, "ending", 0);
     uint8_t state = 2;
     plugin_member_open(member);
     plugin_member_reduce(member, &state, 1, &state);

@@ -81,7 +81,7 @@ static int64_t alike_value(uint32_t rank, uint32_t round, size_t column)
 {
     int64_t value = (int64_t)alike_state(rank, round, column) * 1000 - (int64_t)column;
     bool is_wide = rank == 1 && round % 17 == 16; /* one member's row takes another form than the others' */
-    return is_wide && column == 2 ? INT64_MIN + value : value;
+    return is_wide && column == 2 ? INT64_MIN + 1000 + value : value; /* a value may be negative */
 }
 
 /* The row lies where its own result goes: it was captured when the call started. */
