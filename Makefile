@@ -39,7 +39,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_failure cases_loss cases_round suite
-INTEGRATION_TESTS := alone counts equivalence random_rounds reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
+INTEGRATION_TESTS := alone counts equivalence random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
 INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
@@ -296,11 +296,11 @@ headers: ## each public header alone, as C11 and C++17, with gcc and clang
 .PHONY: aarch64-objects
 aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJECTS)
 
-# Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but the
-# counts, which need the C library's own allocator; under ThreadSanitizer what threads share.
+# Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but those
+# that measure; under ThreadSanitizer what threads share.
 TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log link link_peers runtime stats
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
-             $(filter-out %/test_counts,$(INTEGRATION_BINARIES))
+             $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) $(call binaries,abi,threads)
 endif
