@@ -296,13 +296,14 @@ headers: ## each public header alone, as C11 and C++17, with gcc and clang
 .PHONY: aarch64-objects
 aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJECTS)
 
-# Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but those
-# that measure; under ThreadSanitizer what threads share.
+# Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but
+# those that measure; under ThreadSanitizer what threads share.
 TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log link link_peers runtime stats
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
-SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) $(call binaries,abi,threads)
+SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
+             $(call binaries,abi,threads)
 endif
 
 .PHONY: test-sanitized asan tsan

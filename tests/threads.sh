@@ -3,9 +3,9 @@
 # Checks that every public report in tests/threads.tsv is covered by tests that ran and passed. Usage:
 #   tests/threads.sh [LOG]     LOG as tests/run.sh writes it (default build/tests.log)
 # Columns of the table: report, public threads, "program:test" separated by commas, and either nothing or
-# "skip-ok:REASON" where a skip counts as well (what the test needs is not on every machine). The sources say which report
-# a test is about: each test's file has one of the numbers, and each number is in one of the files. Exit status 1: a report
-# is missing, not named or not covered; the last line is "N passed, N failed, N skipped" with one test for each report.
+# "skip-ok:REASON" where a skip counts as well (what the test needs is not on every machine). Comments say which report a
+# test is about: each test's file has one of the numbers, and each number is in one of the files. Exit status 1: a
+# report is missing, not named or not covered; the last line is "N passed, N failed, N skipped" over the reports.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 log=${1:-build/tests.log}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* openucx/ucx issue 10039, open-mpi/ompi issue 8927: several threads that progress one worker end in an internal check.
- * Here calls of one group are serialized by BUSY, looks are allowed at any time, and close may come from anywhere; all of
- * it over shared memory and over UCX. CONVOY_SCALE multiplies the calls (50 = about a minute). */
+ * Here calls of one group are serialized by BUSY, looks are allowed at any time, and close may come from anywhere; over
+ * shared memory and over UCX. CONVOY_SCALE multiplies the calls. */
 #include "tests/abi/pair.h"
 
 #include "tests/lib/expect.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups that are opened, closed, left behind and opened again, by real processes. CONVOY_SCALE multiplies the lives. */
+/* Groups that are opened, closed, left behind and opened again, by real processes. CONVOY_SCALE multiplies lives. */
 #include "tests/lib/expect.h"
 #include "tests/lib/plugin.h"
 #include "tests/lib/ranks.h"

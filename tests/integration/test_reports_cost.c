@@ -141,10 +141,10 @@ static void cost_run(const struct rank *rank, void *crowd)
     plugin_member_destroy(member);
 }
 
-/* sgl-project/sglang PRs 34338 and 24768, 23011: eight processes with rows of six numbers, alone and beside eight others
- * that do nothing but compute. What of it does not apply here: rows are host memory by contract and there is no call
- * that takes another kind, so there is none to refuse, and nothing is copied to or from a device. The percentiles are
- * printed for whoever compares them; the test asserts bounds that only a wait gone wrong would pass. */
+/* sgl-project/sglang PRs 34338 and 24768, 23011: eight processes with rows of six numbers, alone and beside eight
+ * others that do nothing but compute. What of it does not apply here: rows are host memory by contract and no call takes
+ * another kind, so there is none to refuse, and nothing is copied to or from a device. The percentiles are printed for
+ * whoever compares them; what is asserted are bounds that only a wait gone wrong exceeds. */
 static void test_reports_cost_of_a_step_beside_eight_hogs_is_bounded(void **state)
 {
     (void)state;

@@ -232,8 +232,8 @@ static void shrink_run(const struct rank *rank, void *crowd)
     plugin_member_destroy(member);
 }
 
-/* vllm-project/vllm issues 39942 and 40567, PR 38862: rank 0, who was the listener, is killed in mid-gather. The others agree
- * without it, and the next gather has the fallback in row 0. */
+/* vllm-project/vllm issues 39942 and 40567, PR 38862: rank 0, who was the listener, is killed in mid-gather. The others
+ * agree without it, and the next gather has the fallback in row 0. */
 static void test_reports_sync_survivors_agree_without_rank_zero(void **state)
 {
     (void)state;
