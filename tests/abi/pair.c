@@ -31,9 +31,13 @@ struct pair *pair_create(void)
 
 struct pair *pair_create_with(const char *settings)
 {
+    return pair_create_at(plugin_port(), settings);
+}
+
+struct pair *pair_create_at(uint16_t port, const char *settings)
+{
     struct pair *pair = calloc(1, sizeof *pair);
     EXPECT(pair != NULL);
-    uint16_t port = plugin_port();
     pair->schema = (struct convoy_sync_schema){
         .struct_size = sizeof pair->schema, .builtin = "sglang-7", .builtin_length = 8};
     pair->own = plugin_member_create(0, 2, "pair", port);
