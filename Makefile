@@ -42,7 +42,7 @@ UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
-INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
+INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
 INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
@@ -221,7 +221,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
-$(TEST_BIN)/abi/test_hygiene: $(OBJ)/tests/abi/hygiene.o
+$(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
 INTEGRATION_TESTS += lifecycle size_one
 FAULT_TESTS += open_allocation
 $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
@@ -268,13 +268,13 @@ TEST_STEPS := all test-unit test-integration test-cli test-abi abi-check headers
               aarch64/aarch64-objects
 # Looks at the log of all others, so it comes last.
 LAST_STEP := reports
-GATE_STEPS := lint
+GATE_STEPS := lint abi-mutate=600
 
 .PHONY: test check
 test: deps-test ## everything at small scale, under 15 minutes; ends with "N passed, N failed, N skipped"
 	@WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS) $(LAST_STEP)
 
-check: deps-test ## all that a merge needs: warnings are errors, everything of `make test`, lint
+check: deps-test ## all that a merge needs: warnings are errors, everything of `make test`, lint, the gates broken
 	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
@@ -306,18 +306,21 @@ headers: ## each public header alone, as C11 and C++17, with gcc and clang
 .PHONY: aarch64-objects
 aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJECTS)
 
-# Under AddressSanitizer all unit tests and shared memory; under ThreadSanitizer what threads share.
+# Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but
+# those that measure; under ThreadSanitizer what threads share.
 TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log link link_peers runtime stats
-SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory,$(CONFORMANCE_BINARIES))
+SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
+             $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
-SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES))
+SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
+             $(call binaries,abi,threads)
 endif
 
 .PHONY: test-sanitized asan tsan
 test-sanitized: $(SANITIZED)
 	TEST_JOBS=2 tests/run.sh $^
 
-asan: ## all unit tests and shared memory under AddressSanitizer and UndefinedBehaviorSanitizer
+asan: ## all but the counts and injected faults under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan: ## what threads share, under ThreadSanitizer
 asan tsan:
 	$(MAKE) VARIANT=$@ DEPS=no test-sanitized
@@ -459,7 +462,7 @@ abi-draft: ## make the ABI as it is now the baseline, deliberately
 	abi/registry.sh draft
 
 .PHONY: abi-mutate
-abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## break the ABI in about 20 ways; each must be caught by a gate
+abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## break the ABI in about 40 ways; each must be caught by a gate
 	abi/mutate.sh $(BIN)
 
 .PHONY: lint

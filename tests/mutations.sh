@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Switches on each compiled-in mutation in turn and expects a test to notice: to fail, crash or hang. Prints which did.
-# Usage: tests/mutations.sh BUILD (a build of the variant "mutation"). tests/fault/mutations.txt says what to run.
+# Usage: tests/mutations.sh BUILD [NAME...] (a build of the variant "mutation"). tests/fault/mutations.txt says what to
+# run; a mutation without a line there, and a line of no mutation, are failures whatever the names.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1
@@ -70,8 +71,17 @@ for name in $names; do
     if ! grep -rqE "CONVOY_MUTATED\($name\)" src plugin; then
         printf '%-34s is in the list and nowhere in the code\n' "$name"
         failed=$((failed + 1))
+    elif ! grep -qE "^$name " "$table"; then
+        printf '%-34s has no line in %s\n' "$name" "$table"
+        failed=$((failed + 1))
     elif [ $# -lt 2 ] || [[ " ${*:2} " == *" $name "* ]]; then
         try_mutation "$name"
+    fi
+done
+for name in $(awk '!/^#/ && NF > 0 { print $1 }' "$table" | sort -u); do
+    if ! grep -qx "$name" <<<"$names"; then
+        printf '%-34s is in %s and no mutation\n' "$name" "$table"
+        failed=$((failed + 1))
     fi
 done
 if [ "$count" -lt 20 ]; then

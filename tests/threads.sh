@@ -3,8 +3,9 @@
 # Checks that every public report in tests/threads.tsv is covered by tests that ran and passed. Usage:
 #   tests/threads.sh [LOG]     LOG as tests/run.sh writes it (default build/tests.log)
 # Columns of the table: report, public threads, "program:test" separated by commas, and either nothing or
-# "skip-ok:REASON" where a skip counts as well (what the test needs is not on every machine). Exit status 1: a report is
-# missing or not covered; the last line is "N passed, N failed, N skipped" with one test for each report.
+# "skip-ok:REASON" where a skip counts as well (what the test needs is not on every machine). Comments say which report a
+# test is about: each test's file has one of the numbers, and each number is in one of the files. Exit status 1: a
+# report is missing, not named or not covered; the last line is "N passed, N failed, N skipped" over the reports.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 log=${1:-build/tests.log}
@@ -12,11 +13,36 @@ required='P01 P02 P03 P04 P05 P06 P07 P08 P14 P16 P17 P18 P19 P20 P21 P22 P23
 D01 D02 D03 D04 D05 D06 D07 D08 D09 D10 D11 D12 D13 D14 D17 D18 D19
 U01 U02 U05 U06 U07 U08 U09 U11 U12 U16 U17 U18 U22 U23 U24 U25 U26 U28'
 [ -r "$log" ] || { echo "tests/threads.sh: no log $log: run the tests first"; exit 1; }
-awk -F'\t' -v required="$required" -v log_file="$log" '
+
+# Prints "report<TAB>reason" for every number that is not where it should be.
+missing_numbers() {
+    local report threads tests test file number numbers named all
+    while IFS=$'\t' read -r report threads tests _; do
+        [[ $report == [A-Z]* ]] || continue
+        numbers=$(tr -s ' ,;' '\n' <<<"$threads" | grep -xE '[0-9]+')
+        all=
+        for test in ${tests//,/ }; do
+            file=$(grep -rlw --include='*.c' -e "${test#*:}" tests | head -n 1)
+            [ -n "$file" ] || { printf '%s\t%s is in no source\n' "$report" "${test#*:}"; continue; }
+            named=$(grep -E '^(/\*| \*)' "$file" | grep -woF "$numbers" | sort -u) # in a comment
+            [ -n "$named" ] || printf '%s\t%s does not name it\n' "$report" "$file"
+            all+=" $named"
+        done
+        for number in $numbers; do
+            grep -qw "$number" <<<"$all" || printf '%s\tno test names %s\n' "$report" "$number"
+        done
+    done <tests/threads.tsv
+}
+
+unnamed=$(mktemp)
+trap 'rm -f "$unnamed"' EXIT
+missing_numbers >"$unnamed"
+awk -F'\t' -v required="$required" -v log_file="$log" -v unnamed_file="$unnamed" '
     FILENAME == log_file { result[$2] = result[$2] " " $1; next }
+    FILENAME == unnamed_file { unnamed[$1] = unnamed[$1] " " $2 ";"; next }
     /^#/ || NF == 0 { next }
     { seen[$1]++
-      reasons = ""
+      reasons = unnamed[$1]
       may_skip = $4 ~ /^skip-ok:./
       if (NF > 4 || (NF == 4 && $4 != "" && !may_skip) || $2 == "" || $3 == "") reasons = " the line is not well formed;"
       count = split($3, tests, /, */)
@@ -34,4 +60,4 @@ awk -F'\t' -v required="$required" -v log_file="$log" '
           for (i = 1; i <= wanted; i++)
               if (seen[ids[i]] != 1) { failed++; print "report " ids[i] " has " seen[ids[i]] + 0 " lines in the table" }
           printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
-          exit failed != 0 }' "$log" tests/threads.tsv
+          exit failed != 0 }' "$log" "$unnamed" tests/threads.tsv

@@ -4,11 +4,14 @@
 #include "tests/lib/expect.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define LONG_NS 5000000000ull
 
-static void open_context(struct plugin_member *member)
+static void open_context(struct plugin_member *member, const char *settings)
 {
+    member->config.settings = settings;
+    member->config.settings_length = settings == NULL ? 0 : strlen(settings);
     EXPECT_OK(member->plugin.core->context_open(&member->config, &member->context, &member->error), &member->error);
 }
 
@@ -23,17 +26,26 @@ static convoy_group *open_alone(struct plugin_member *member)
 
 struct pair *pair_create(void)
 {
+    return pair_create_with(NULL);
+}
+
+struct pair *pair_create_with(const char *settings)
+{
+    return pair_create_at(plugin_port(), settings);
+}
+
+struct pair *pair_create_at(uint16_t port, const char *settings)
+{
     struct pair *pair = calloc(1, sizeof *pair);
     EXPECT(pair != NULL);
-    uint16_t port = plugin_port();
     pair->schema = (struct convoy_sync_schema){
         .struct_size = sizeof pair->schema, .builtin = "sglang-7", .builtin_length = 8};
     pair->own = plugin_member_create(0, 2, "pair", port);
     pair->peer = plugin_member_create(1, 2, "pair", port);
     pair->own->options.schema = &pair->schema;
     pair->peer->options.schema = &pair->schema;
-    open_context(pair->own);
-    open_context(pair->peer);
+    open_context(pair->own, settings);
+    open_context(pair->peer, settings);
     pair->own_alone = open_alone(pair->own);
     pair->peer_alone = open_alone(pair->peer);
     return pair;

@@ -20,6 +20,10 @@ struct pair {
 
 /* Contexts are open, the groups are not; options may still be changed. gives (pair_destroy). */
 struct pair *pair_create(void);
+/* The same with settings of the contexts, such as {"net":"ucx"}: then each member counts as a host of its own. */
+struct pair *pair_create_with(const char *settings);
+/* And at a port of the caller's (plugin_port, which stays open in the process that called it). */
+struct pair *pair_create_at(uint16_t port, const char *settings);
 /* Starts the own open only. */
 void pair_start_own(struct pair *pair);
 /* Starts and finishes both opens. */

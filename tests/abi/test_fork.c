@@ -22,6 +22,7 @@
 
 #define LONG_NS 5000000000ull
 #define FORKS 16
+#define OVER_UCX "{\"net\":\"ucx\"}"
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define IS_SANITIZED true
 #else
@@ -224,10 +225,9 @@ static void fork_in_round(struct pair *pair, enum call_family family, child_fn r
     }
 }
 
-static void test_fork_in_open_rounds_child_is_told_and_parent_undisturbed(void **state)
+static void fork_in_rounds(const char *settings)
 {
-    (void)state;
-    struct pair *pair = pair_create();
+    struct pair *pair = pair_create_with(settings);
     pair_open(pair);
     for (size_t i = 0; i < sizeof children / sizeof children[0]; i++) {
         fork_in_round(pair, CALL_POLL, children[i]);
@@ -237,6 +237,19 @@ static void test_fork_in_open_rounds_child_is_told_and_parent_undisturbed(void *
               &pair->calls.error);
     EXPECT_EQUAL(pair->calls.info.round, 2 * sizeof children / sizeof children[0]);
     pair_destroy(pair);
+}
+
+static void test_fork_in_open_rounds_child_is_told_and_parent_undisturbed(void **state)
+{
+    (void)state;
+    fork_in_rounds(NULL);
+}
+
+/* With messages of UCX under way and the progress thread of either member running. */
+static void test_fork_in_open_rounds_over_ucx_child_is_told_and_parent_undisturbed(void **state)
+{
+    (void)state;
+    fork_in_rounds(OVER_UCX);
 }
 
 /* A child that lives on holds descriptors of the parent; the parent closes and its peer still learns of it. */
@@ -295,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fork_in_open_rounds_child_is_told_and_parent_undisturbed),
+        cmocka_unit_test(test_fork_in_open_rounds_over_ucx_child_is_told_and_parent_undisturbed),
         cmocka_unit_test(test_fork_child_that_lives_on_does_not_hide_the_close_of_its_parent),
         cmocka_unit_test(test_fork_while_opening_child_is_told_and_the_open_goes_on),
         cmocka_unit_test(test_fork_where_the_kernel_cannot_wipe_child_is_told_all_the_same),

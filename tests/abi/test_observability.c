@@ -248,8 +248,8 @@ static json_int_t first_number(json_t *list, const char *part)
     return json_integer_value(json_is_array(first) ? json_array_get(first, 0) : first);
 }
 
-/* Inputs and outputs of the last rounds in order, from the split and the blocking form, rows that lie in their own
- * result included. */
+/* sgl-project/sglang issues 34442 and 36802: found only by logging every operation on every rank. Here the last rounds
+ * are kept with inputs and outputs in order, from the split and the blocking form, rows in their own result included. */
 static void test_observability_call_log_holds_inputs_and_outputs_in_order(void **state)
 {
     (void)state;

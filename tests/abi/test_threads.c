@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* openucx/ucx issue 10039, open-mpi/ompi issue 8927: several threads on one handle end in an internal check. Here calls of
- * one group are serialized by BUSY, looks are allowed at any time, and close may come from anywhere. */
+/* openucx/ucx issue 10039, open-mpi/ompi issue 8927: several threads that progress one worker end in an internal check.
+ * Here calls of one group are serialized by BUSY, looks are allowed at any time, and close may come from anywhere; over
+ * shared memory and over UCX. CONVOY_SCALE multiplies the calls. */
 #include "tests/abi/pair.h"
 
 #include "tests/lib/expect.h"
+#include "tests/lib/scale.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -18,6 +20,10 @@
 #define LONG_NS 5000000000ull
 #define THREADS 8
 #define STEPS 600
+#define STEPS_FULL 30000
+#define CLOSES 10
+#define CLOSES_FULL 500
+#define OVER_UCX "{\"net\":\"ucx\"}"
 #define GROUPS 24
 
 struct worker {
@@ -34,7 +40,7 @@ static bool is_documented(int32_t status)
 {
     static const int32_t statuses[] = {CONVOY_OK,       CONVOY_IN_PROGRESS, CONVOY_BUSY,      CONVOY_CLOSED,
                                        CONVOY_TIMED_OUT, CONVOY_CANCELED,    CONVOY_BROKEN,    CONVOY_DIVERGED,
-                                       CONVOY_PEER_LOST, CONVOY_LIMIT,       CONVOY_PEER_ERROR};
+                                       CONVOY_PEER_LOST, CONVOY_LIMIT,       CONVOY_PEER_ERROR, CONVOY_UNREACHABLE};
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         if (status == statuses[i]) {
             return true;
@@ -74,12 +80,12 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-static void start_workers(struct worker *workers, struct pair *pair)
+static void start_workers(struct worker *workers, struct pair *pair, uint32_t steps)
 {
     for (uint32_t i = 0; i < THREADS; i++) {
         struct plugin_member *member = i % 4 == 3 ? pair->peer : pair->own; /* the peer takes part, too */
         convoy_group *alone = i % 4 == 3 ? pair->peer_alone : pair->own_alone;
-        workers[i] = (struct worker){.pair = pair, .seed = i * 77777u + 1, .steps = STEPS};
+        workers[i] = (struct worker){.pair = pair, .seed = i * 77777u + 1, .steps = steps};
         calls_init(&workers[i].calls, &member->plugin, member->group, alone);
         workers[i].calls.timeout_ns = 50000;
         assert_int_equal(pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]), 0);
@@ -98,30 +104,52 @@ static void join_workers(struct worker *workers)
     }
 }
 
+static void call_everything(const char *settings)
+{
+    static struct worker workers[THREADS];
+    struct pair *pair = pair_create_with(settings);
+    pair_open(pair);
+    start_workers(workers, pair, test_scaled(STEPS, STEPS_FULL));
+    join_workers(workers);
+    pair_destroy(pair);
+}
+
+static void close_while_calling(const char *settings)
+{
+    static struct worker workers[THREADS];
+    for (uint32_t i = 0; i < test_scaled(CLOSES, CLOSES_FULL); i++) {
+        struct pair *pair = pair_create_with(settings);
+        struct convoy_error *error = &pair->own->error;
+        pair_open(pair);
+        start_workers(workers, pair, STEPS);
+        EXPECT_OK(pair->own->plugin.core->group_close(pair->own->group, LONG_NS, error), error);
+        join_workers(workers);
+        pair_destroy(pair);
+    }
+}
+
 static void test_threads_eight_call_everything_on_one_handle(void **state)
 {
     (void)state;
-    static struct worker workers[THREADS];
-    struct pair *pair = pair_create();
-    pair_open(pair);
-    start_workers(workers, pair);
-    join_workers(workers);
-    pair_destroy(pair);
+    call_everything(NULL);
+}
+
+static void test_threads_eight_call_everything_over_ucx(void **state)
+{
+    (void)state;
+    call_everything(OVER_UCX);
 }
 
 static void test_threads_close_while_eight_are_calling(void **state)
 {
     (void)state;
-    static struct worker workers[THREADS];
-    for (int i = 0; i < 10; i++) {
-        struct pair *pair = pair_create();
-        struct convoy_error *error = &pair->own->error;
-        pair_open(pair);
-        start_workers(workers, pair);
-        EXPECT_OK(pair->own->plugin.core->group_close(pair->own->group, LONG_NS, error), error);
-        join_workers(workers);
-        pair_destroy(pair);
-    }
+    close_while_calling(NULL);
+}
+
+static void test_threads_close_while_eight_are_calling_over_ucx(void **state)
+{
+    (void)state;
+    close_while_calling(OVER_UCX);
 }
 
 /* -- many groups -- */
@@ -271,7 +299,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_eight_call_everything_on_one_handle),
+        cmocka_unit_test(test_threads_eight_call_everything_over_ucx),
         cmocka_unit_test(test_threads_close_while_eight_are_calling),
+        cmocka_unit_test(test_threads_close_while_eight_are_calling_over_ucx),
         cmocka_unit_test(test_threads_many_groups_open_in_any_order_and_close_with_their_context),
         cmocka_unit_test(test_threads_two_open_the_same_groups_in_different_orders),
         cmocka_unit_test(test_threads_opening_groups_can_be_closed_at_any_time),

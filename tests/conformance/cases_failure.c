@@ -25,7 +25,7 @@ static void case_counts_differ(struct suite *suite)
     }
 }
 
-/* Equal counts, other requests. */
+/* sgl-project/sglang PR 37909: equal counts, other requests. */
 static void case_digests_differ(struct suite *suite)
 {
     struct exchange *exchange = &suite->exchange;

@@ -230,6 +230,8 @@ static void run_prepared(const struct rank *rank, void *port)
     }
 }
 
+/* sgl-project/sglang PRs 34338 and 24768, 23011: steps that pay for allocations and copies of a few hundred bytes. Here
+ * a step has none; what it takes beside busy neighbours is in test_reports_cost.c. */
 static void test_round_with_published_peers_makes_no_allocation_and_no_system_call(void **state)
 {
     (void)state;
@@ -337,6 +339,7 @@ static void run_waiting(const struct rank *rank, void *port)
     plugin_member_destroy(member);
 }
 
+/* openucx/ucx issue 8914, ai-dynamo/nixl PR 297: a progress thread that burns a core while nothing happens. */
 static void test_wait_of_a_second_uses_little_processor_time_and_idling_none(void **state)
 {
     (void)state;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups that are opened, closed, left behind and opened again, by real processes. */
+/* Groups that are opened, closed, left behind and opened again, by real processes. CONVOY_SCALE multiplies lives. */
 #include "tests/lib/expect.h"
 #include "tests/lib/plugin.h"
 #include "tests/lib/ranks.h"
+#include "tests/lib/scale.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -20,10 +21,12 @@
 
 #define MEMBERS 4
 #define LIVES 200
+#define LIVES_FULL 1000
 #define ROUNDS_OF_LIFE 10
 #define SHORT_OPEN_NS 2000000000ull
-#define CLOSE_NS 2000000000ull
+#define CLOSE_NS 20000000000ull /* ten times the 2 s that a flush waits for a stopped peer over UCX */
 #define LONG_MS 120000u
+#define SOAK_MS 1200000u
 #define ENDINGS 25
 
 static uint64_t now_ns(void)
@@ -57,26 +60,27 @@ static void do_rounds(struct plugin_member *member, uint32_t count)
 static void run_lives(const struct rank *rank, void *port)
 {
     volatile uint32_t sink = 0;
-    for (uint32_t life = 0; life < LIVES; life++) {
+    for (uint32_t life = 0; life < test_scaled(LIVES, LIVES_FULL); life++) {
         struct plugin_member *member = plugin_member_create(rank->index, MEMBERS, "lives", *(const uint16_t *)port);
         void *library = member->plugin.library;
-        sink += skew(rank->index * LIVES + life);
+        sink += skew(rank->index * LIVES_FULL + life);
         plugin_member_open(member);
         do_rounds(member, ROUNDS_OF_LIFE);
-        sink += skew(~(rank->index * LIVES + life));
+        sink += skew(~(rank->index * LIVES_FULL + life));
         plugin_member_destroy(member);
         EXPECT_EQUAL(dlclose(library), 0);
     }
 }
 
 /* pytorch/pytorch issues 55967, 114585, 119196: destroy and init again meets what the first life left behind.
- * NVIDIA/cuopt PR 1883, ROCm/rocm-systems PR 4934: dlclose right after close, while threads of the library may run. */
+ * NVIDIA/cuopt PR 1883, ROCm/rocm-systems PR 4934: dlclose right after close, while threads of the library may run; the
+ * 1,000 times of the report at scale 5. */
 static void test_lifecycle_two_hundred_lives_on_one_port_with_dlclose_after_each(void **state)
 {
     (void)state;
     uint16_t port = plugin_port();
     struct ranks *ranks = ranks_create(MEMBERS, 0);
-    ranks_start(ranks, run_lives, &port, LONG_MS);
+    ranks_start(ranks, run_lives, &port, test_scale() > 1 ? SOAK_MS : LONG_MS);
     ranks_finish(ranks);
 }
 
@@ -116,11 +120,14 @@ static void test_lifecycle_member_one_life_behind_gets_stale_epoch(void **state)
 enum order { ORDER_UP, ORDER_DOWN, ORDER_ALL, ORDERS };
 
 struct close_case {
+    const char *settings;
     uint16_t port;
     enum order order;
     uint32_t victim; /* waits to be killed or stopped; MEMBERS = none */
 };
 
+#define OVER_SHM "{\"net\":\"shm\"}"
+#define OVER_UCX "{\"net\":\"ucx\"}"
 #define MARK_READY 1
 #define MARK_CLOSED 2
 
@@ -139,6 +146,8 @@ static void run_close(const struct rank *rank, void *argument)
     const struct close_case *one = argument;
     uint32_t *go = rank->shared;
     struct plugin_member *member = plugin_member_create(rank->index, MEMBERS, "close", one->port);
+    member->config.settings = one->settings;
+    member->config.settings_length = strlen(one->settings);
     plugin_member_open(member);
     do_rounds(member, 3);
     rank_mark(rank, MARK_READY);
@@ -153,9 +162,9 @@ static void run_close(const struct rank *rank, void *argument)
     plugin_member_destroy(member);
 }
 
-static void close_all(enum order order, uint32_t victim, int signal_number)
+static void close_all(const char *settings, enum order order, uint32_t victim, int signal_number)
 {
-    struct close_case one = {.port = plugin_port(), .order = order, .victim = victim};
+    struct close_case one = {.settings = settings, .port = plugin_port(), .order = order, .victim = victim};
     struct ranks *ranks = ranks_create(MEMBERS, sizeof(uint32_t));
     uint32_t *go = ranks_shared(ranks);
     ranks_start(ranks, run_close, &one, 0);
@@ -182,27 +191,50 @@ static void close_all(enum order order, uint32_t victim, int signal_number)
 }
 
 /* openucx/ucx PR 8802, PR 2587: closing one side blocks because the other must take part. Here nobody waits for peers,
- * whatever the order, and with a peer that is dead or stopped. */
+ * whatever the order, all at once too, and with a peer that is dead or stopped; over UCX each member is a host. */
 static void test_lifecycle_close_needs_no_peer_in_any_order(void **state)
 {
     (void)state;
     for (int order = 0; order < ORDERS; order++) {
-        close_all((enum order)order, MEMBERS, 0);
+        close_all(OVER_SHM, (enum order)order, MEMBERS, 0);
     }
 }
 
+static void test_lifecycle_close_over_ucx_needs_no_peer_in_any_order(void **state)
+{
+    (void)state;
+    for (int order = 0; order < ORDERS; order++) {
+        close_all(OVER_UCX, (enum order)order, MEMBERS, 0);
+    }
+}
+
+/* openucx/ucx PR 8802: as above; the victim is the member that listened, then another. */
 static void test_lifecycle_close_with_one_member_killed(void **state)
 {
     (void)state;
-    close_all(ORDER_ALL, 0, SIGKILL);
-    close_all(ORDER_ALL, 2, SIGKILL);
+    close_all(OVER_SHM, ORDER_ALL, 0, SIGKILL);
+    close_all(OVER_SHM, ORDER_ALL, 2, SIGKILL);
+}
+
+static void test_lifecycle_close_over_ucx_with_one_member_killed(void **state)
+{
+    (void)state;
+    close_all(OVER_UCX, ORDER_ALL, 0, SIGKILL);
+    close_all(OVER_UCX, ORDER_ALL, 2, SIGKILL);
 }
 
 static void test_lifecycle_close_with_one_member_stopped(void **state)
 {
     (void)state;
-    close_all(ORDER_ALL, 0, SIGSTOP);
-    close_all(ORDER_ALL, 2, SIGSTOP);
+    close_all(OVER_SHM, ORDER_ALL, 0, SIGSTOP);
+    close_all(OVER_SHM, ORDER_ALL, 2, SIGSTOP);
+}
+
+static void test_lifecycle_close_over_ucx_with_one_member_stopped(void **state)
+{
+    (void)state;
+    close_all(OVER_UCX, ORDER_ALL, 0, SIGSTOP);
+    close_all(OVER_UCX, ORDER_ALL, 2, SIGSTOP);
 }
 
 /* -- ends of processes -- */
@@ -253,7 +285,6 @@ static void test_lifecycle_exit_with_a_round_open_ends_well(void **state)
 
 /* -- explicit lists -- */
 
-/* sgl-project/sglang issue 29725: groups {0,2} and {1,3} of four processes; each knows its place by the list alone. */
 static void run_two_groups(const struct rank *rank, void *port)
 {
     struct plugin_member *member = plugin_member_create(0, 2, rank->index % 2 == 0 ? "even" : "odd",
@@ -277,6 +308,7 @@ static void run_two_groups(const struct rank *rank, void *port)
     plugin_member_destroy(member);
 }
 
+/* sgl-project/sglang issue 29725: groups {0,2} and {1,3} of four processes; each knows its place by the list alone. */
 static void test_lifecycle_groups_of_every_second_rank_keep_apart(void **state)
 {
     (void)state;
@@ -292,8 +324,11 @@ int main(void)
         cmocka_unit_test(test_lifecycle_two_hundred_lives_on_one_port_with_dlclose_after_each),
         cmocka_unit_test(test_lifecycle_member_one_life_behind_gets_stale_epoch),
         cmocka_unit_test(test_lifecycle_close_needs_no_peer_in_any_order),
+        cmocka_unit_test(test_lifecycle_close_over_ucx_needs_no_peer_in_any_order),
         cmocka_unit_test(test_lifecycle_close_with_one_member_killed),
+        cmocka_unit_test(test_lifecycle_close_over_ucx_with_one_member_killed),
         cmocka_unit_test(test_lifecycle_close_with_one_member_stopped),
+        cmocka_unit_test(test_lifecycle_close_over_ucx_with_one_member_stopped),
         cmocka_unit_test(test_lifecycle_exit_with_a_round_open_ends_well),
         cmocka_unit_test(test_lifecycle_groups_of_every_second_rank_keep_apart),
     };

@@ -4,6 +4,7 @@
  * CONVOY_SCALE multiplies the number of steps.
  */
 #include "tests/lib/crowd.h"
+#include "tests/lib/describe.h"
 #include "tests/lib/exchange.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/rows.h"
@@ -74,12 +75,81 @@ static void idle_run(const struct rank *rank, void *crowd)
     crowd_close(rank, member);
 }
 
-/* sgl-project/sglang PR 25404, uccl-project/uccl PR 940: 16 ranks with no batch, an idle one, or tokens; rank 5 posts
+/* sgl-project/sglang PR 25404: 16 ranks with no batch, an idle one, or tokens; rank 5 posts
  * "no row, reason 31": all others see it in that step, nobody waits for ever, and the steps go on. */
 static void test_reports_sync_rank_that_cannot_build_its_row_is_seen_in_that_step(void **state)
 {
     (void)state;
     crowd_run(IDLE_MEMBERS, idle_run, 0);
+}
+
+/* -- ranks without tokens ------------------------------------------------------------------------------------------ */
+
+#define SIGNAL_MEMBERS 4u
+
+/* Messages that this member has sent to each of the others, each of which is a host of its own. */
+static void signal_messages(struct plugin_member *member, long long sent_out[SIGNAL_MEMBERS - 1])
+{
+    json_t *dump = describe_group(member, CONVOY_TOPIC_DUMP);
+    while (json_is_true(json_object_get(json_object_get(dump, "hosts"), "worker_busy"))) {
+        json_decref(dump); /* the progress thread had a look just then */
+        dump = describe_group(member, CONVOY_TOPIC_DUMP);
+    }
+    const json_t *peers = json_object_get(json_object_get(json_object_get(dump, "hosts"), "link"), "endpoints");
+    EXPECT_EQUAL(json_array_size(peers), SIGNAL_MEMBERS - 1);
+    for (size_t i = 0; i < json_array_size(peers); i++) {
+        sent_out[i] = describe_number(json_array_get(peers, i), "messages_sent");
+    }
+    json_decref(dump);
+}
+
+static void signal_step(struct rows *rows, struct plugin_member *member, uint64_t step, uint32_t rank)
+{
+    uint64_t random = step;
+    const uint32_t idle = draw(&random, SIGNAL_MEMBERS);
+    rows_reset(rows);
+    rows->row[ROWS_TOKENS] = 1 + (int64_t)step;
+    rows->call.row = rank == idle ? NULL : rows->row;
+    EXPECT_OK(rows_gather(rows, member, CROWD_WAIT_NS), &member->error);
+    for (uint32_t i = 0; i < SIGNAL_MEMBERS; i++) {
+        EXPECT_EQUAL(rows->table[i][ROWS_TOKENS], i == idle ? 0 : 1 + (int64_t)step);
+    }
+}
+
+static void signal_run(const struct rank *rank, void *crowd)
+{
+    struct rows rows;
+    long long last[SIGNAL_MEMBERS - 1];
+    long long sent[SIGNAL_MEMBERS - 1];
+    struct plugin_member *member = rows_create(rank, crowd, "signal", 1);
+    member->config.settings = "{\"net\":\"ucx\"}";
+    member->config.settings_length = strlen(member->config.settings);
+    plugin_member_open(member);
+    const uint64_t steps = test_scaled(300, 1000);
+    signal_step(&rows, member, 0, rank->index); /* links are made by the first messages */
+    rank_barrier(rank);
+    signal_messages(member, last);
+    for (uint64_t step = 1; step <= steps; step++) {
+        signal_step(&rows, member, step, rank->index);
+        signal_messages(member, sent);
+        for (uint32_t i = 0; i < SIGNAL_MEMBERS - 1; i++) {
+            EXPECT_EQUAL(sent[i] - last[i], 1);
+            last[i] = sent[i];
+        }
+    }
+    json_t *stats = describe_group(member, CONVOY_TOPIC_STATS);
+    EXPECT_EQUAL(describe_number(stats, "operations.sync.rounds.OK"), steps + 1);
+    json_decref(stats);
+    crowd_close(rank, member);
+}
+
+/* uccl-project/uccl PR 940: a rank with zero tokens returned early and never signalled. Here a random one in every step
+ * brings no tokens and no row at all, and still sends one message to each peer, as in every other step. (Another one
+ * would be sent only to ask a peer that has been silent for half of the deadline.) */
+static void test_reports_sync_rank_without_tokens_sends_as_many_messages(void **state)
+{
+    (void)state;
+    crowd_run(SIGNAL_MEMBERS, signal_run, 0);
 }
 
 /* -- a rank that is gone ------------------------------------------------------------------------------------------- */
@@ -162,8 +232,8 @@ static void shrink_run(const struct rank *rank, void *crowd)
     plugin_member_destroy(member);
 }
 
-/* vllm-project/vllm issues 39942 and 40567: rank 0, who was the listener, is killed in mid-gather. The others agree
- * without it, and the next gather has the fallback in row 0. */
+/* vllm-project/vllm issues 39942 and 40567, PR 38862: rank 0, who was the listener, is killed in mid-gather. The others
+ * agree without it, and the next gather has the fallback in row 0. */
 static void test_reports_sync_survivors_agree_without_rank_zero(void **state)
 {
     (void)state;
@@ -360,6 +430,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reports_sync_rank_that_cannot_build_its_row_is_seen_in_that_step),
+        cmocka_unit_test(test_reports_sync_rank_without_tokens_sends_as_many_messages),
         cmocka_unit_test(test_reports_sync_killed_rank_is_named_by_all_others),
         cmocka_unit_test(test_reports_sync_survivors_agree_without_rank_zero),
         cmocka_unit_test(test_reports_sync_only_one_rank_extends_and_all_know_it),

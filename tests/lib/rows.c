@@ -5,13 +5,19 @@
 
 #include <string.h>
 
-struct plugin_member *rows_open(const struct rank *rank, const struct crowd *crowd, const char *name, uint32_t inner)
+struct plugin_member *rows_create(const struct rank *rank, const struct crowd *crowd, const char *name, uint32_t inner)
 {
     static const struct convoy_sync_schema schema = {
         .struct_size = sizeof schema, .builtin = "sglang-8", .builtin_length = 8};
     struct plugin_member *member = plugin_member_create(rank->index, rank->count, name, crowd->ports[0]);
     member->options.schema = &schema;
     member->options.sync_inner = inner;
+    return member;
+}
+
+struct plugin_member *rows_open(const struct rank *rank, const struct crowd *crowd, const char *name, uint32_t inner)
+{
+    struct plugin_member *member = rows_create(rank, crowd, name, inner);
     plugin_member_open(member);
     return member;
 }

@@ -30,8 +30,10 @@ struct rows {
     struct convoy_member_report rows[ROWS_MEMBERS_MAX];
 };
 
-/* This rank's member of a group of all with that schema, opened; inner: members of a data-parallel rank.
+/* This rank's member of a group of all with that schema, not opened yet; inner: members of a data-parallel rank.
  * gives (crowd_close) */
+struct plugin_member *rows_create(const struct rank *rank, const struct crowd *crowd, const char *name, uint32_t inner);
+/* The same, opened. */
 struct plugin_member *rows_open(const struct rank *rank, const struct crowd *crowd, const char *name, uint32_t inner);
 
 /* A row of no tokens that is an extend; outputs are filled with 0xa5. */
