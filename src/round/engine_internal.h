@@ -236,8 +236,11 @@ bool convoy_engine_seal(struct convoy_engine *engine, uint32_t local, uint64_t r
 /* Publishes own word; the cell is filled. False when somebody sealed it first. */
 bool convoy_engine_swap_own(struct convoy_engine *engine, uint64_t round);
 
-/* Wakes sleeping members of this host. */
+/* Wakes sleeping members of this host, and counts that for the open round. */
 void convoy_engine_wake(struct convoy_engine *engine);
+
+/* [any thread] The same, not counted. false: nobody sleeps. */
+bool convoy_engine_wake_any(struct convoy_engine *engine);
 
 /* liveness: looks whether pending members' processes have ended, and seals their cells. */
 void convoy_engine_check_peers(struct convoy_engine *engine);

@@ -227,7 +227,7 @@ void convoy_engine_cancel(struct convoy_engine *engine, const char *reason, size
     engine->cancel_text[kept] = '\0';
     (void)pthread_mutex_unlock(&engine->report_lock);
     atomic_store(&engine->cancel_requested, 1);
-    convoy_engine_wake(engine);
+    (void)convoy_engine_wake_any(engine);
 }
 
 /* In a group that spans hosts the progress thread may be at work: the caller takes over for the length of its call. */

@@ -54,15 +54,22 @@ bool convoy_engine_seal(struct convoy_engine *engine, uint32_t local, uint64_t r
     return convoy_cell_view_of(word, engine->generation, round) == CONVOY_CELL_SEALED;
 }
 
-void convoy_engine_wake(struct convoy_engine *engine)
+bool convoy_engine_wake_any(struct convoy_engine *engine)
 {
     struct convoy_segment_head *head = convoy_segment_head(&engine->segment);
     if (atomic_load(&head->sleepers) == 0 || CONVOY_MUTATED(no_wake)) {
-        return;
+        return false;
     }
-    engine->waited.wakes++;
     (void)atomic_fetch_add(&head->wake, 1);
     (void)syscall(SYS_futex, (void *)&head->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    return true;
+}
+
+void convoy_engine_wake(struct convoy_engine *engine)
+{
+    if (convoy_engine_wake_any(engine)) {
+        engine->waited.wakes++;
+    }
 }
 
 void convoy_engine_note_loss(struct convoy_engine *engine, uint32_t member, bool is_closed, uint8_t noticed_by)

@@ -393,6 +393,7 @@ static void *watcher_run(void *argument)
             }
         }
         json_decref(describe_context(member, CONVOY_TOPIC_STATS));
+        EXPECT_OK(member->plugin.core->group_cancel(member->group, "watched", 7, &member->error), &member->error);
     }
     return NULL;
 }
