@@ -227,7 +227,7 @@ FAULT_TESTS += open_allocation
 $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
 
 # Tests that walk over all calls of the tables.
-HANDLE_TESTS := arguments fork observability reopen_walk state_table structs threads
+HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
 $(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o

@@ -132,18 +132,35 @@ static int32_t context_shut_groups(struct convoy_context *context, uint64_t time
     return CONVOY_OK;
 }
 
-int32_t convoy_context_close(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error)
+#ifdef CONVOY_DEBUG
+/* Closed contexts, kept with their groups: whoever calls on one is told so, where it would be undefined elsewhere. */
+static _Atomic(struct convoy_context *) context_graveyard;
+
+static bool context_is_buried(const struct convoy_context *context)
 {
-    if (context == NULL || convoy_handle_is_forked(context->alive)) {
-        return CONVOY_OK; /* in a forked child nothing here is ours: the parent must not be disturbed */
+    const struct convoy_context *buried = atomic_load(&context_graveyard);
+    while (buried != NULL && buried != context) {
+        buried = buried->buried;
     }
-    atomic_store(&context->is_closing, 1);
-    uint64_t timeout = timeout_ns != 0 ? timeout_ns : context->runtime->settings.close_timeout_ms * CONVOY_NS_PER_MS;
-    int32_t status = context_shut_groups(context, timeout, error);
-    convoy_log_flush(&context->runtime->log);
-    if (status != CONVOY_OK) {
-        return status;
-    }
+    return buried != NULL;
+}
+
+static void context_end(struct convoy_context *context)
+{
+    struct convoy_context *before = atomic_load(&context_graveyard);
+    do {
+        context->buried = before;
+    } while (!atomic_compare_exchange_weak(&context_graveyard, &before, context));
+}
+#else
+static bool context_is_buried(const struct convoy_context *context)
+{
+    (void)context;
+    return false;
+}
+
+static void context_end(struct convoy_context *context)
+{
     for (struct convoy_group *group = context->groups; group != NULL;) {
         struct convoy_group *next = group->next;
         convoy_group_free(group);
@@ -153,5 +170,24 @@ int32_t convoy_context_close(convoy_context *context, uint64_t timeout_ns, struc
     context_guard_close(context);
     (void)pthread_mutex_destroy(&context->lock);
     convoy_memory_free(context);
+}
+#endif
+
+int32_t convoy_context_close(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error)
+{
+    if (context == NULL || convoy_handle_is_forked(context->alive)) {
+        return CONVOY_OK; /* in a forked child nothing here is ours: the parent must not be disturbed */
+    }
+    if (context_is_buried(context)) {
+        return convoy_error_set(error, CONVOY_CLOSED, "the context was closed before");
+    }
+    atomic_store(&context->is_closing, 1);
+    uint64_t timeout = timeout_ns != 0 ? timeout_ns : context->runtime->settings.close_timeout_ms * CONVOY_NS_PER_MS;
+    int32_t status = context_shut_groups(context, timeout, error);
+    convoy_log_flush(&context->runtime->log);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    context_end(context);
     return CONVOY_OK;
 }

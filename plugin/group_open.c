@@ -362,8 +362,14 @@ static int32_t group_open_check(struct convoy_group *group, struct convoy_error 
         return convoy_group_refuse(group, error);
     }
     uint32_t phase = atomic_load(&group->phase);
-    return phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED ? convoy_group_refuse(group, error)
-                                                                         : CONVOY_OK;
+    if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
+        return convoy_group_refuse(group, error);
+    }
+    if (!convoy_debug_take(&group->opener)) {
+        return convoy_error_set(error, CONVOY_BUSY, "group %.*s: two calls of group_open_test or _wait at once",
+                                (int)group->options.name_length, group->options.name);
+    }
+    return CONVOY_OK;
 }
 
 int32_t convoy_group_open_test(convoy_group *group, struct convoy_error *error)
@@ -376,6 +382,7 @@ int32_t convoy_group_open_test(convoy_group *group, struct convoy_error *error)
     status = group->is_open_done ? group_open_result_locked(group, error) : CONVOY_IN_PROGRESS;
     (void)pthread_mutex_unlock(&group->lock);
     convoy_log_flush(&group->context->runtime->log);
+    convoy_debug_give(&group->opener);
     return status;
 }
 
@@ -400,5 +407,6 @@ int32_t convoy_group_open_wait(convoy_group *group, uint64_t timeout_ns, struct 
                                     (unsigned long long)(timeout / CONVOY_NS_PER_MS));
     (void)pthread_mutex_unlock(&group->lock);
     convoy_log_flush(&group->context->runtime->log);
+    convoy_debug_give(&group->opener);
     return status;
 }

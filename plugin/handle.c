@@ -44,6 +44,10 @@ static int32_t group_refuse_phase(const struct convoy_group *group, struct convo
     case CONVOY_PHASE_OPEN:
         break;
     }
+    if (convoy_debug_is_own(&group->caller)) {
+        return convoy_error_set(error, CONVOY_BUSY, "a call of group %.*s from a callback of another one of it",
+                                name_length, name);
+    }
     return convoy_error_set(error, CONVOY_BUSY, "another call is inside group %.*s; calls of one group are serialized",
                             name_length, name);
 }

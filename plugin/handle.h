@@ -8,6 +8,7 @@
 #ifndef CONVOY_PLUGIN_HANDLE_H
 #define CONVOY_PLUGIN_HANDLE_H
 
+#include "debug.h"
 #include "record.h"
 
 #include "poll/poll.h"
@@ -30,6 +31,7 @@ struct convoy_context {
     struct convoy_group *groups;
     _Atomic uint32_t is_closing;
     _Atomic uint32_t opening; /* calls that are opening a group right now, and need the context until they end */
+    struct convoy_context *buried; /* debug build: the context that was closed before this one */
 };
 
 /* Phases of a group as a handle; what happens between open and close is the engine's state. */
@@ -58,6 +60,8 @@ struct convoy_group {
     struct convoy_group_options options; /* full-size; all pointers are own copies */
     struct convoy_schema schema;
     bool has_schema;
+    convoy_debug_owner caller; /* of the serialized call that runs */
+    convoy_debug_owner opener; /* of group_open_test or _wait */
     uint64_t open_deadline_ns;
     pthread_mutex_t lock; /* protects what follows, and the engine's life against calls from any thread */
     pthread_cond_t opened;
@@ -100,6 +104,7 @@ static inline int32_t convoy_group_enter(struct convoy_group *group, struct conv
         (__builtin_expect(atomic_compare_exchange_strong(&group->inside, &free, 1), 1) ||
          convoy_group_wait_reader(group))) {
         if (__builtin_expect(atomic_load(&group->phase) == CONVOY_PHASE_OPEN, 1)) {
+            (void)convoy_debug_take(&group->caller);
             return CONVOY_OK;
         }
         atomic_store(&group->inside, 0);
@@ -109,6 +114,7 @@ static inline int32_t convoy_group_enter(struct convoy_group *group, struct conv
 
 static inline void convoy_group_leave(struct convoy_group *group)
 {
+    convoy_debug_give(&group->caller);
     atomic_store_explicit(&group->inside, 0, memory_order_release);
 }
 
