@@ -133,7 +133,8 @@ static int32_t context_shut_groups(struct convoy_context *context, uint64_t time
 }
 
 #ifdef CONVOY_DEBUG
-/* Closed contexts, kept with their groups: whoever calls on one is told so, where it would be undefined elsewhere. */
+/* Closed contexts and their groups, of which the handles alone are kept: whoever calls on one is told so, where it would be
+ * undefined elsewhere. */
 static _Atomic(struct convoy_context *) context_graveyard;
 
 static bool context_is_buried(const struct convoy_context *context)
@@ -145,9 +146,10 @@ static bool context_is_buried(const struct convoy_context *context)
     return buried != NULL;
 }
 
-static void context_end(struct convoy_context *context)
+static void context_bury(struct convoy_context *context)
 {
     struct convoy_context *before = atomic_load(&context_graveyard);
+    context->runtime = NULL;
     do {
         context->buried = before;
     } while (!atomic_compare_exchange_weak(&context_graveyard, &before, context));
@@ -159,14 +161,8 @@ static bool context_is_buried(const struct convoy_context *context)
     return false;
 }
 
-static void context_end(struct convoy_context *context)
+static void context_bury(struct convoy_context *context)
 {
-    for (struct convoy_group *group = context->groups; group != NULL;) {
-        struct convoy_group *next = group->next;
-        convoy_group_free(group);
-        group = next;
-    }
-    convoy_runtime_destroy(context->runtime);
     context_guard_close(context);
     (void)pthread_mutex_destroy(&context->lock);
     convoy_memory_free(context);
@@ -188,6 +184,12 @@ int32_t convoy_context_close(convoy_context *context, uint64_t timeout_ns, struc
     if (status != CONVOY_OK) {
         return status;
     }
-    context_end(context);
+    for (struct convoy_group *group = context->groups; group != NULL;) {
+        struct convoy_group *next = group->next;
+        convoy_group_free(group);
+        group = next;
+    }
+    convoy_runtime_destroy(context->runtime);
+    context_bury(context);
     return CONVOY_OK;
 }

@@ -94,6 +94,9 @@ int32_t convoy_group_close(convoy_group *group, uint64_t timeout_ns, struct conv
         return CONVOY_OK;
     }
     struct convoy_runtime *runtime = group->context->runtime;
+    if (runtime == NULL) {
+        return CONVOY_OK; /* debug build: with its context */
+    }
     uint64_t timeout = timeout_ns != 0 ? timeout_ns : runtime->settings.close_timeout_ms * CONVOY_NS_PER_MS;
     int32_t status = convoy_group_shut(group, timeout, error);
     convoy_log_flush(&runtime->log);

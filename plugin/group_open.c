@@ -249,8 +249,15 @@ static int32_t group_create(struct convoy_context *context, const struct convoy_
 
 void convoy_group_free(struct convoy_group *group)
 {
-    convoy_record_close(&group->record);
     convoy_group_options_fini(&group->options);
+#ifdef CONVOY_DEBUG
+    if (atomic_load(&group->phase) == CONVOY_PHASE_CLOSED) { /* its handle stays, to say so; with the counters */
+        group->options.name = "of a closed context";
+        group->options.name_length = strlen(group->options.name);
+        return;
+    }
+#endif
+    convoy_record_close(&group->record);
     (void)pthread_cond_destroy(&group->opened);
     (void)pthread_mutex_destroy(&group->lock);
     convoy_memory_free(group);

@@ -4,7 +4,9 @@
 
 #include <sched.h>
 
-#define QUICK_YIELDS 8u /* without a look at the clock */
+#define QUICK_YIELDS 16u /* of one round, without a look at the clock */
+#define QUICK_PATIENT_NS (100 * CONVOY_NS_PER_MS) /* the shortest deadline that so many yields cannot be late for: each may
+                                                     take a time slice of others */
 
 void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_quick *quick_out)
 {
@@ -75,7 +77,7 @@ static inline void quick_announce(struct convoy_engine *engine, const struct con
 
 /* Pauses, then yields, until a cell holds the word. Who waits longer than that needs a clock. */
 __attribute__((noinline)) static bool quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell,
-                                                 uint64_t word)
+                                                 uint64_t word, uint64_t timeout_ns)
 {
     struct convoy_waiting *waiting = &engine->waiting;
     for (uint32_t i = 0; i < waiting->pauses; i++) {
@@ -85,11 +87,11 @@ __attribute__((noinline)) static bool quick_wait(struct convoy_engine *engine, c
             return true;
         }
     }
-    if (convoy_engine_waits_long(engine)) {
+    if (convoy_engine_waits_long(engine) || timeout_ns < QUICK_PATIENT_NS) {
         return false;
     }
     engine->waited.kind = CONVOY_WAIT_YIELD;
-    for (uint32_t i = 0; i < QUICK_YIELDS; i++) {
+    while (engine->waited.yields < QUICK_YIELDS) {
         engine->waited.yields++;
         (void)sched_yield();
         if (atomic_load_explicit(&cell->word, memory_order_acquire) == word) {
@@ -114,8 +116,8 @@ struct quick_seen {
 };
 
 /* Cells [from, to) hold the word; `seen` has whether they are contributions like this member's own. */
-static inline bool quick_look(struct convoy_engine *engine, const struct convoy_quick *quick, uint32_t from,
-                              uint32_t to, struct quick_seen *seen)
+static inline bool quick_look(struct convoy_engine *engine, const struct convoy_quick *quick, uint64_t timeout_ns,
+                              uint32_t from, uint32_t to, struct quick_seen *seen)
 {
     const struct convoy_contribution *own = &quick->contribution;
     const uint64_t word = engine->own_words[engine->next_round & 1];
@@ -123,7 +125,7 @@ static inline bool quick_look(struct convoy_engine *engine, const struct convoy_
     const uint8_t *at = quick_cells(engine, engine->next_round) + from * stride;
     for (uint32_t local = from; local < to; local++, at += stride) {
         const struct convoy_cell *cell = (const struct convoy_cell *)(const void *)at;
-        if (atomic_load_explicit(&cell->word, memory_order_acquire) != word && !quick_wait(engine, cell, word)) {
+        if (atomic_load_explicit(&cell->word, memory_order_acquire) != word && !quick_wait(engine, cell, word, timeout_ns)) {
             return false;
         }
         uint32_t votes = CONVOY_MUTATED(votes_not_merged) ? own->votes : cell->votes;
@@ -139,13 +141,13 @@ static inline bool quick_look(struct convoy_engine *engine, const struct convoy_
 /* All others' cells hold the word and are contributions like this member's own. */
 static inline __attribute__((always_inline)) bool quick_look_all(struct convoy_engine *engine,
                                                                  const struct convoy_quick *quick,
-                                                                 struct quick_seen *seen)
+                                                                 uint64_t timeout_ns, struct quick_seen *seen)
 {
     uint32_t own = engine->local_index;
     uint32_t votes = quick->contribution.votes;
     *seen = (struct quick_seen){.votes_and = votes, .votes_or = votes, .is_alike = true};
-    return quick_look(engine, quick, 0, own, seen) && quick_look(engine, quick, own + 1, engine->local_count, seen) &&
-           seen->is_alike;
+    return quick_look(engine, quick, timeout_ns, 0, own, seen) &&
+           quick_look(engine, quick, timeout_ns, own + 1, engine->local_count, seen) && seen->is_alike;
 }
 
 /* What other threads, and the whole way, may see of a round that is open. Who is through in a moment is not seen. */
@@ -170,10 +172,10 @@ __attribute__((noinline)) static bool quick_wait_long(struct convoy_engine *engi
 {
     quick_leave(engine, quick);
     engine->stops_at_arrival = true;
-    int32_t status = convoy_engine_wait_until(engine, timeout_ns != 0 ? timeout_ns : engine->timeout_ns);
+    int32_t status = convoy_engine_wait_until(engine, timeout_ns);
     engine->stops_at_arrival = false;
     if (status == CONVOY_ENGINE_ARRIVED) {
-        if (engine->loss_count == 0 && quick_look_all(engine, quick, seen)) {
+        if (engine->loss_count == 0 && quick_look_all(engine, quick, timeout_ns, seen)) {
             engine->front.generation = engine->generation;
             atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
             atomic_store_explicit(&engine->state, CONVOY_ENGINE_IDLE, memory_order_release);
@@ -214,6 +216,7 @@ enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, co
                                                 struct convoy_quick_round *round_out)
 {
     struct quick_seen seen;
+    uint64_t timeout_ns = call->timeout_ns != 0 ? call->timeout_ns : engine->timeout_ns;
     uint64_t round = engine->next_round;
     if (!quick_swap(engine, quick, round)) {
         return CONVOY_QUICK_CLOSED;
@@ -222,8 +225,8 @@ enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, co
     round_out->operation = convoy_engine_operation(engine);
     round_out->summary = &engine->summary;
     quick_announce(engine, call);
-    if (!quick_look_all(engine, quick, &seen) &&
-        !quick_wait_long(engine, quick, call->timeout_ns, &seen, &round_out->status)) {
+    if (!quick_look_all(engine, quick, timeout_ns, &seen) &&
+        !quick_wait_long(engine, quick, timeout_ns, &seen, &round_out->status)) {
         struct convoy_round_summary summary; /* the same as engine->summary */
         round_out->status = convoy_engine_result(engine, round_out->status, &summary, call->error);
         return CONVOY_QUICK_ENDED;

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +104,7 @@ struct opener {
     struct pair *pair;
     pthread_t thread;
     int32_t status;
+    _Atomic bool is_over;
 };
 
 static void *opener_main(void *user)
@@ -109,10 +112,11 @@ static void *opener_main(void *user)
     struct opener *opener = user;
     struct convoy_error error = {.struct_size = sizeof error};
     opener->status = opener->pair->own->plugin.core->group_open_wait(opener->pair->own->group, 0, &error);
+    atomic_store(&opener->is_over, true);
     return NULL;
 }
 
-/* The open waits for its peer in one thread; a test from another is one too many, as soon as the first is inside. */
+/* The open waits for its peer in one thread, another one tests it all the time: one of them is one too many. */
 static void test_debug_tags_two_threads_in_calls_of_one_are_told(void **state)
 {
     (void)state;
@@ -123,11 +127,10 @@ static void test_debug_tags_two_threads_in_calls_of_one_are_told(void **state)
     pair_start_own(pair);
     assert_int_equal(pthread_create(&opener.thread, NULL, opener_main, &opener), 0);
     int32_t status = CONVOY_IN_PROGRESS;
-    while (status == CONVOY_IN_PROGRESS) {
+    while (status == CONVOY_IN_PROGRESS && !atomic_load(&opener.is_over)) {
         status = pair->own->plugin.core->group_open_test(pair->own->group, &error);
     }
-    EXPECT_STATUS(status, CONVOY_BUSY, &error);
-    EXPECT_TEXT(error.text, "at once");
+    EXPECT(status == CONVOY_BUSY || (status == CONVOY_IN_PROGRESS && opener.status == CONVOY_BUSY));
     EXPECT_OK(pair->own->plugin.core->group_cancel(pair->own->group, "enough", 6, &error), &error);
     assert_int_equal(pthread_join(opener.thread, NULL), 0);
     EXPECT(opener.status != CONVOY_OK);

@@ -24,9 +24,9 @@
 #define FORKS 16
 #define OVER_UCX "{\"net\":\"ucx\"}"
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED true
+#define IS_SANITIZED 1
 #else
-#define IS_SANITIZED false
+#define IS_SANITIZED 0
 #endif
 #define CHILD_SECONDS 20 /* a child that hangs ends by SIGALRM */
 
@@ -47,6 +47,19 @@ int madvise(void *at, size_t bytes, int advice)
     }
     return (int)syscall(SYS_madvise, at, bytes, advice);
 }
+
+#if IS_SANITIZED
+/* Asked by the leak checker at exit. A child holds what its parent has opened and may free none of it, so what it leaves
+ * behind says nothing. */
+static pid_t parent;
+
+extern int __lsan_is_turned_off(void) __attribute__((visibility("default"))); /* NOLINT(bugprone-reserved-identifier) */
+
+int __lsan_is_turned_off(void) /* NOLINT(bugprone-reserved-identifier) */
+{
+    return getpid() != parent;
+}
+#endif
 
 typedef void (*child_fn)(struct pair *pair);
 
@@ -306,6 +319,9 @@ static void test_fork_where_the_kernel_cannot_wipe_child_is_told_all_the_same(vo
 
 int main(void)
 {
+#if IS_SANITIZED
+    parent = getpid();
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fork_in_open_rounds_child_is_told_and_parent_undisturbed),
         cmocka_unit_test(test_fork_in_open_rounds_over_ucx_child_is_told_and_parent_undisturbed),
