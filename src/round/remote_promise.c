@@ -179,6 +179,29 @@ void convoy_reopen_tell_current(struct convoy_remote *remote, uint32_t member)
     convoy_remote_send(remote, member, CONVOY_MESSAGE_COMMIT, body.generation, NULL, 0);
 }
 
+/* What this generation makes of a host. A leader that it goes on without is no longer waited for: the next one leads,
+ * though it may not have been heard yet, and nothing is known against its link. */
+static void reopen_adopt_host(struct convoy_remote *remote, uint32_t host)
+{
+    const struct convoy_engine *engine = remote->engine;
+    struct convoy_remote_host *from = &remote->hosts[host];
+    uint32_t first = CONVOY_REMOTE_NOBODY;
+    from->member_count = 0;
+    for (uint32_t member = 0; member < engine->member_count; member++) {
+        if (engine->local.hosts.host_of[member] == host && !convoy_engine_is_lost(engine, member)) {
+            first = from->member_count++ == 0 ? member : first;
+        }
+    }
+    if (first != CONVOY_REMOTE_NOBODY && convoy_engine_is_lost(engine, from->leader)) {
+        from->leader = first;
+        from->down_ns = 0;
+    }
+    from->is_lost = from->is_lost || from->member_count == 0;
+    if (from->is_lost && from->member_count != 0) { /* agreed before it was lost: the first round says so */
+        convoy_remote_lose_host(remote, host);
+    }
+}
+
 void convoy_reopen_adopt(struct convoy_engine *engine)
 {
     struct convoy_remote *remote = engine->remote;
@@ -203,14 +226,6 @@ void convoy_reopen_adopt(struct convoy_engine *engine)
     remote->reopen.is_wanted = false;
     remote->sent_word = remote->rows_word = 0;
     for (uint32_t host = 0; host < remote->host_count; host++) {
-        struct convoy_remote_host *from = &remote->hosts[host];
-        from->member_count = 0;
-        for (uint32_t member = 0; member < engine->member_count; member++) {
-            from->member_count += engine->local.hosts.host_of[member] == host && !convoy_engine_is_lost(engine, member);
-        }
-        from->is_lost = from->is_lost || from->member_count == 0;
-        if (from->is_lost && from->member_count != 0) { /* agreed before it was lost: the first round says so */
-            convoy_remote_lose_host(remote, host);
-        }
+        reopen_adopt_host(remote, host);
     }
 }

@@ -274,20 +274,9 @@ void fake_hosts_pass_time(struct fake_hosts *hosts)
     }
 }
 
-static uint32_t under_way(const struct fake_hosts *hosts)
-{
-    uint32_t count = 0;
-    for (uint32_t from = 0; from < hosts->count; from++) {
-        for (uint32_t to = 0; to < hosts->count; to++) {
-            count += is_alive(hosts, to) ? fake_links_waiting(from, to) : 0;
-        }
-    }
-    return count;
-}
-
 void fake_hosts_settle(struct fake_hosts *hosts)
 {
-    for (uint32_t turn = 0; under_way(hosts) != 0; turn++) {
+    for (uint32_t turn = 0; fake_links_under_way() != 0; turn++) {
         EXPECT(turn < FAKE_TURNS_MAX);
         for (uint32_t i = 0; i < hosts->count; i++) {
             if (is_alive(hosts, i)) {
@@ -345,7 +334,7 @@ void fake_hosts_expect_reopen(struct fake_hosts *hosts, uint64_t epoch, uint64_t
     }
     for (uint32_t turn = 0; open != 0; turn++) {
         EXPECT(turn < FAKE_TURNS_MAX);
-        if (under_way(hosts) == 0) { /* they wait for time to pass */
+        if (fake_links_under_way() == 0) { /* they wait for time to pass */
             fake_hosts_pass_time(hosts);
         }
         for (uint32_t i = 0; i < hosts->count; i++) {

@@ -87,6 +87,18 @@ uint32_t fake_links_waiting(uint32_t from, uint32_t to)
     return net.queues[from][to].count;
 }
 
+uint32_t fake_links_under_way(void)
+{
+    uint32_t count = 0;
+    for (uint32_t from = 0; from < net.count; from++) {
+        for (uint32_t to = 0; to < net.count; to++) {
+            bool is_moving = !net.queues[from][to].is_held && !net.are_dead[to];
+            count += is_moving ? net.queues[from][to].count : 0;
+        }
+    }
+    return count;
+}
+
 void fake_links_kill(uint32_t index)
 {
     net.are_dead[index] = true;

@@ -21,6 +21,9 @@ void fake_links_hold(uint32_t from, uint32_t to, bool is_held);
 bool fake_links_pass(uint32_t from, uint32_t to);
 uint32_t fake_links_waiting(uint32_t from, uint32_t to);
 
+/* Messages that arrive when their receivers, if they are alive, make progress. */
+uint32_t fake_links_under_way(void);
+
 /* Its process is gone, and what was held with it. Else what it has sent still arrives; then the others that were connected
  * to it see its link down. */
 void fake_links_kill(uint32_t index);

@@ -134,12 +134,44 @@ static void test_remote_reopen_waits_for_the_successor_of_a_dead_leader(void **s
     fake_hosts_destroy(hosts);
 }
 
+/* The leader of host 1 dies, and host 2 hears from the coordinator that the group goes on without it before it hears from
+ * the next leader: a host whose last known leader is gone has not lost its last member. */
+static void test_remote_reopen_next_leader_is_known_from_the_decision(void **state)
+{
+    (void)state;
+    const uint32_t host_of[] = {0, 1, 1, 2};
+    struct fake_hosts *hosts = fake_hosts_create(host_of, 4);
+    int32_t status = CONVOY_IN_PROGRESS;
+    fake_hosts_expect_round(hosts, 1);
+    fake_hosts_kill(hosts, 1);
+    fake_links_hold(2, 3, true);
+    fake_hosts_start(hosts, 3, 4);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 3), CONVOY_IN_PROGRESS); /* sees the link down */
+    fake_hosts_start(hosts, 2, 3);
+    EXPECT_EQUAL(await_end(hosts, 2), CONVOY_PEER_LOST);
+    fake_hosts_start(hosts, 0, 1);
+    EXPECT_EQUAL(await_end(hosts, 0), CONVOY_PEER_LOST);
+    for (uint32_t turn = 0; turn < REOPEN_TURNS_MAX && status == CONVOY_IN_PROGRESS; turn++) {
+        (void)fake_hosts_reopen(hosts, 0);
+        fake_hosts_look(hosts, 2);
+        status = fake_hosts_test(hosts, 3);
+    }
+    EXPECT_EQUAL(status, CONVOY_PEER_LOST);
+    fake_hosts_expect_reopen(hosts, FAKE_HOSTS_EPOCH + 1, 2);
+    fake_hosts_look(hosts, 3);
+    EXPECT(!hosts->members[3].engine->remote->hosts[1].is_lost);
+    fake_links_hold(2, 3, false);
+    fake_hosts_expect_round(hosts, 2);
+    fake_hosts_destroy(hosts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_remote_reopen_host_that_has_answered_completes_nothing),
         cmocka_unit_test(test_remote_reopen_late_leader_goes_past_an_epoch),
         cmocka_unit_test(test_remote_reopen_waits_for_the_successor_of_a_dead_leader),
+        cmocka_unit_test(test_remote_reopen_next_leader_is_known_from_the_decision),
     };
     return cmocka_run_group_tests_name("remote_reopen", tests, NULL, NULL);
 }
