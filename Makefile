@@ -94,7 +94,7 @@ CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
 CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address
 LINK_UNDEFINED :=
 else ifeq ($(VARIANT),coverage)
-CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
+CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS -DCONVOY_COVERAGE
 CFLAGS := -O0 -g --coverage
 else ifeq ($(VARIANT),clang)
 CC := clang
@@ -347,7 +347,7 @@ soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts,$(INTEGRATION_BI
 coverage: ## lines of src and plugin that the tests take, by folder and file (gcov)
 	$(MAKE) VARIANT=coverage DEPS=no coverage-run
 
-coverage-run: $(UNIT_BINARIES) $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(ABI_BINARIES)
+coverage-run: $(UNIT_BINARIES) $(HOST_BINARIES)
 	find build/coverage -name '*.gcda' -delete
 	-tests/run.sh -l build/coverage/tests.log $^
 	tests/coverage.sh build/coverage/obj
