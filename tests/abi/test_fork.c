@@ -27,6 +27,15 @@
 #endif
 #define CHILD_SECONDS 20 /* a child that hangs ends by SIGALRM */
 
+/* Read by the leak checker. While a link is up, UCX (1.13) holds two objects, 112 bytes, from memory that it has mapped
+ * itself and that is not searched: children that exit with the inherited link would fail for that. After close nothing
+ * is left (test_hygiene looks, without this). */
+const char *__lsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void)
+{
+    return "leak:ucs_calloc\n";
+}
+
 typedef void (*child_fn)(struct pair *pair);
 
 /* In the child: no expectation may end it as a test of the parent. */
