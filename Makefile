@@ -340,7 +340,7 @@ soak: deps-test ## every test that has a scale, at the full one (SCALE=50)
 	@CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/suite.sh all soak-counts=7200 soak-others=21600 debug/test-fault=21600
 soak-counts: $(TEST_BIN)/integration/test_counts
 	CONVOY_SCALE=$$((CONVOY_SCALE * 10)) tests/run.sh $^
-soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts,$(INTEGRATION_BINARIES))
+soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts,$(INTEGRATION_BINARIES)) $(call binaries,abi,threads)
 	tests/run.sh $^
 
 .PHONY: coverage coverage-run
