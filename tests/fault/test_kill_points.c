@@ -175,9 +175,9 @@ static uint32_t kill_survivors(const struct party_shared *shared, const struct k
     return survivors;
 }
 
-/* All had promised the epoch before the coordinator died, so that epoch comes, with the dead one in it, and no round of it
- * ends well. A member may miss it, when the others have left it before that one reopens; but one must have been in it,
- * since only such a one asks for the next. */
+/* All had promised the epoch before the coordinator died, so that epoch comes, with the dead one in it, and no round of
+ * it ends well. A member may miss it, when the others have left it before that one reopens; but one must have been in
+ * it, since only such a one asks for the next. */
 static void kill_check_promise(const struct party_shared *shared, uint32_t survivors)
 {
     uint64_t promised = shared->logs[__builtin_ctz(survivors)].entries[0].epoch + 1;

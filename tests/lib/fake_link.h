@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Links (net/link.h) among the members of one thread, for unit tests of what lies on them: what is sent waits in a queue
- * for each pair, in order, until its receiver makes progress, and the test may hold a queue. Nothing is lost, but what is
- * sent to the dead and what of theirs was held. Link it instead of the net layer's links.
+ * Links (net/link.h) among the members of one thread, for unit tests of what lies on them: what is sent waits in a
+ * queue for each pair, in order, until its receiver makes progress, and the test may hold a queue. Nothing is lost, but
+ * what is sent to the dead and what of theirs was held. Link it instead of the net layer's links.
  */
 #ifndef CONVOY_TESTS_FAKE_LINK_H
 #define CONVOY_TESTS_FAKE_LINK_H
@@ -24,8 +24,8 @@ uint32_t fake_links_waiting(uint32_t from, uint32_t to);
 /* Messages that arrive when their receivers, if they are alive, make progress. */
 uint32_t fake_links_under_way(void);
 
-/* Its process is gone, and what was held with it. Else what it has sent still arrives; then the others that were connected
- * to it see its link down. */
+/* Its process is gone, and what was held with it. Else what it has sent still arrives; then the others that were
+ * connected to it see its link down. */
 void fake_links_kill(uint32_t index);
 
 #endif

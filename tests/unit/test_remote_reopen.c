@@ -97,9 +97,9 @@ static void test_remote_reopen_late_leader_goes_past_an_epoch(void **state)
     fake_hosts_destroy(hosts);
 }
 
-/* The leader of host 0 dies when its host has completed round 2 and none of its messages has left. The others do not know
- * yet whether a successor will come, and host 1 gives up on the round: they must not agree on anything without host 0,
- * whose other member has a result that they lack. */
+/* The leader of host 0 dies when its host has completed round 2 and none of its messages has left. The others do not
+ * know yet whether a successor will come, and host 1 gives up on the round: they must not agree on anything without
+ * host 0, whose other member has a result that they lack. */
 static void test_remote_reopen_waits_for_the_successor_of_a_dead_leader(void **state)
 {
     (void)state;
@@ -134,8 +134,8 @@ static void test_remote_reopen_waits_for_the_successor_of_a_dead_leader(void **s
     fake_hosts_destroy(hosts);
 }
 
-/* The leader of host 1 dies, and host 2 hears from the coordinator that the group goes on without it before it hears from
- * the next leader: a host whose last known leader is gone has not lost its last member. */
+/* The leader of host 1 dies, and host 2 hears from the coordinator that the group goes on without it before it hears
+ * from the next leader: a host whose last known leader is gone has not lost its last member. */
 static void test_remote_reopen_next_leader_is_known_from_the_decision(void **state)
 {
     (void)state;
