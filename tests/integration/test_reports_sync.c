@@ -145,7 +145,7 @@ static void signal_run(const struct rank *rank, void *crowd)
 
 /* uccl-project/uccl PR 940: a rank with zero tokens returned early and never signalled. Here a random one in every step
  * brings no tokens and no row at all, and still sends one message to each peer, as in every other step. (Another one
- * would be sent only to ask a peer that has been silent for half of the deadline.) */
+ * would be sent only to ask a peer that has been silent for a quarter of the deadline.) */
 static void test_reports_sync_rank_without_tokens_sends_as_many_messages(void **state)
 {
     (void)state;
