@@ -109,7 +109,8 @@ struct convoy_group_options {
 #define CONVOY_GROUP_CLOSED 8
 
 /* OUT: one look at a group. Of a group that failed, closes or is closed: what it was last, as far as it came
- * (host_count is 0 before the members have met), with no segment and no operation. */
+ * (epoch and wire are 0 before the members have met, host_count until they know who shares a host), with no segment
+ * and no operation. */
 struct convoy_group_info {
     uint32_t struct_size;
     uint32_t written_bytes;
@@ -209,7 +210,9 @@ struct convoy_core_table {
      * [any thread; never blocks; any state but closed; since 1.0] */
     int32_t (*group_cancel)(convoy_group *group, const char *reason, size_t reason_length, struct convoy_error *error);
 
-    /* Agrees with the survivors on epoch + 1 and on the set of lost members; see the state table. Needs no listener.
+    /* Agrees with the survivors on the next epoch and on the set of lost members; see the state table. Needs no
+     * listener. Every member that returns OK has the same epoch and set. It is this epoch + 1, or a later one for a
+     * member that was late while the others agreed more than once.
      * LIMIT: after 4,095 reopens of one group; close it and open it afresh.
      * UNREACHABLE: links are gone without a proven death and this side is not more than half of the old members.
      * [serialized per group; blocks up to timeout_ns; ready, broken; since 1.0] */

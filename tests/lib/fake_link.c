@@ -230,3 +230,17 @@ json_t *convoy_link_describe(const struct convoy_link *link)
     (void)link;
     return NULL;
 }
+
+void convoy_link_peer_transports(const struct convoy_link *link, uint32_t peer,
+                                 char text_out[CONVOY_LINK_TRANSPORTS_BYTES])
+{
+    (void)link;
+    (void)peer;
+    text_out[0] = '\0';
+}
+
+const char *convoy_link_state_text(enum convoy_link_state state)
+{
+    (void)state;
+    return "fake";
+}
