@@ -199,9 +199,11 @@ struct convoy_core_table {
 
     /* Ends the group for this member; an open operation ends as CLOSED here, the others see PEER_LOST (closed) in
      * their next unfinished round. Does not wait for peers; in a group of several hosts what was sent last is given up
-     * to a second to leave. DRAIN_TIMEOUT: another thread is still inside a call; the group stays closing, call again.
+     * to a second of the timeout to leave, and what UCX still holds then up to a second after it, which happens only
+     * with a peer that is stopped or cut off.
+     * DRAIN_TIMEOUT: another thread is still inside a call; the group stays closing, call again.
      * timeout_ns 0 = close_timeout_ms.
-     * [one thread; blocks up to timeout_ns; any state; since 1.0] */
+     * [one thread; blocks up to timeout_ns, and a second more as above; any state; since 1.0] */
     int32_t (*group_close)(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
 
     /* Makes a wait of this member return CANCELED with `reason` in its error text. Local. The operation stays open.

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define LINK_PROGRESS_STEPS 16
-#define LINK_FLUSH_NS_MAX (2 * CONVOY_NS_PER_S)
+#define LINK_FLUSH_NS_MAX CONVOY_NS_PER_S
 #define LINK_SLEEP_NS_MAX CONVOY_NS_PER_S /* no wait is unbounded, whatever the deadline and whatever got lost */
 
 static void link_free(struct convoy_link *link)

@@ -79,7 +79,7 @@ void convoy_link_sleep(struct convoy_link *link, int wake_fd, uint64_t deadline_
 bool convoy_link_arm(struct convoy_link *link);
 int convoy_link_fd(const struct convoy_link *link);
 
-/* Ends pending sends until the deadline, at most two seconds of it for what was sent last to leave the process, then
+/* Ends pending sends until the deadline, at most a second of it for what was sent last to leave the process, then
  * closes endpoints by force (over TCP safe at any time: link_queue.c), destroys the workers. Returns at most a second
  * after the deadline, whatever the peers do. A worker that UCX still uses then is kept, and a warning says so.
  * NULL is a no-op. */

@@ -122,7 +122,7 @@ static struct convoy_engine *engine_create(const struct convoy_engine_options *o
     engine->blob_bytes_max = options->group->blob_bytes_max;
     engine->timeout_ns = options->group->timeout_ns;
     engine->degrade = (options->group->critical_flags & CONVOY_GROUP_DEGRADE) != 0;
-    engine->front.generation = CONVOY_QUICK_NOBODY;
+    convoy_engine_quick_gate(engine, CONVOY_QUICK_NOBODY);
     engine->generation = 1;
     engine->next_round = 1;
     engine->ended_status = CONVOY_CLOSED;

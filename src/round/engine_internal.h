@@ -160,6 +160,12 @@ static inline uint64_t convoy_engine_epoch(const struct convoy_engine *engine)
     return engine->agreement.epoch + engine->generation - 1;
 }
 
+/* From now on rounds of this generation may start the short way, or NOBODY's. */
+static inline void convoy_engine_quick_gate(struct convoy_engine *engine, uint32_t generation)
+{
+    atomic_store_explicit(&engine->front.generation, generation, memory_order_relaxed);
+}
+
 static inline bool convoy_engine_is_open(const struct convoy_engine *engine)
 {
     uint32_t state = atomic_load_explicit(&engine->state, memory_order_relaxed);

@@ -63,7 +63,7 @@ static void operation_fingerprint(struct convoy_engine *engine)
 bool convoy_engine_contribute(struct convoy_engine *engine)
 {
     uint64_t round = engine->next_round;
-    engine->front.generation = CONVOY_QUICK_NOBODY;
+    convoy_engine_quick_gate(engine, CONVOY_QUICK_NOBODY);
     engine->contribution.header.wire = engine->agreement.wire;
     engine->contribution.header.epoch = CONVOY_MUTATED(epoch_not_in_fingerprint) ? 0 : convoy_engine_epoch(engine);
     operation_fingerprint(engine);
@@ -130,7 +130,7 @@ int32_t convoy_engine_result(struct convoy_engine *engine, int32_t status, struc
     atomic_store_explicit(&engine->is_unread, is_unread, memory_order_relaxed);
     if (status == CONVOY_OK) {
         bool is_usual = engine->remote == NULL && (engine->loss_count | engine->lost_count) == 0 && !is_unread;
-        engine->front.generation = is_usual ? engine->generation : CONVOY_QUICK_NOBODY;
+        convoy_engine_quick_gate(engine, is_usual ? engine->generation : CONVOY_QUICK_NOBODY);
         engine->front.payload = engine->own_cells[engine->next_round & 1]->payload;
         *summary_out = engine->summary;
         return CONVOY_OK;

@@ -153,7 +153,7 @@ static inline __attribute__((always_inline)) bool quick_look_all(struct convoy_e
 /* What other threads, and the whole way, may see of a round that is open. Who is through in a moment is not seen. */
 static void quick_leave(struct convoy_engine *engine, const struct convoy_quick *quick)
 {
-    engine->front.generation = CONVOY_QUICK_NOBODY;
+    convoy_engine_quick_gate(engine, CONVOY_QUICK_NOBODY);
     engine->contribution = quick->contribution;
     engine->printed = quick->contribution.header;
     engine->fingerprint = engine->reference = quick->fingerprint;
@@ -176,7 +176,7 @@ __attribute__((noinline)) static bool quick_wait_long(struct convoy_engine *engi
     engine->stops_at_arrival = false;
     if (status == CONVOY_ENGINE_ARRIVED) {
         if (engine->loss_count == 0 && quick_look_all(engine, quick, timeout_ns, seen)) {
-            engine->front.generation = engine->generation;
+            convoy_engine_quick_gate(engine, engine->generation);
             atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
             atomic_store_explicit(&engine->state, CONVOY_ENGINE_IDLE, memory_order_release);
             return true;

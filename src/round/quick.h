@@ -18,9 +18,10 @@
 
 /* What begin looks at: the first member of the engine. */
 struct convoy_quick_front {
-    uint32_t generation; /* in which rounds may start the short way now, or NOBODY: an operation is open or unread, a
-                            member is lost, there are several hosts */
-    uint8_t *payload;    /* of the next round */
+    _Atomic uint32_t generation; /* in which rounds may start the short way now, or NOBODY: an operation is open or
+                                    unread, a member is lost, there are several hosts. Atomic for the last alone, where
+                                    other threads notice losses, and write what is there already. */
+    uint8_t *payload;            /* of the next round */
 };
 
 /* What does not change between such rounds. All zero: none was noted. */
@@ -61,7 +62,8 @@ void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_
 static inline uint8_t *convoy_engine_quick_begin(const struct convoy_engine *engine, const struct convoy_quick *quick)
 {
     const struct convoy_quick_front *front = (const struct convoy_quick_front *)(const void *)engine;
-    return front->generation == quick->generation ? front->payload : NULL;
+    uint32_t generation = atomic_load_explicit(&front->generation, memory_order_relaxed);
+    return generation == quick->generation ? front->payload : NULL;
 }
 
 /* Contributes quick->contribution and waits for the others. */

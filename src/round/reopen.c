@@ -62,7 +62,7 @@ static uint64_t reopen_own_word(const struct convoy_engine *engine, uint32_t par
 void convoy_engine_adopt(struct convoy_engine *engine, uint32_t generation, const uint64_t *lost)
 {
     engine->generation = generation;
-    engine->front.generation = CONVOY_QUICK_NOBODY;
+    convoy_engine_quick_gate(engine, CONVOY_QUICK_NOBODY);
     atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
     uint32_t lost_count = 0;
     for (uint32_t word = 0; word < CONVOY_LOST_WORDS; word++) {

@@ -41,7 +41,8 @@ uint64_t convoy_engine_age(const struct convoy_engine *engine, uint64_t last_rou
     }
     uint64_t seen = last_round >= round ? atomic_load_explicit(&engine->published_ns, memory_order_relaxed)
                                         : atomic_load_explicit(&engine->finished_ns, memory_order_relaxed);
-    return convoy_deadline_left(seen, now_ns);
+    /* Nothing was published or finished here yet: whatever lies there was not seen to arrive. */
+    return seen != 0 ? convoy_deadline_left(seen, now_ns) : UINT64_MAX;
 }
 
 static uint32_t report_condition(struct convoy_engine *engine, uint32_t local, uint64_t round,

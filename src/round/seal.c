@@ -77,7 +77,7 @@ void convoy_engine_note_loss(struct convoy_engine *engine, uint32_t member, bool
     struct convoy_loss *loss = &engine->losses[member];
     if (loss->is_dead == 0 && loss->is_closed == 0) {
         engine->loss_count++;
-        engine->front.generation = CONVOY_QUICK_NOBODY;
+        convoy_engine_quick_gate(engine, CONVOY_QUICK_NOBODY);
         (void)atomic_fetch_add_explicit(&engine->counters.members_lost, 1, memory_order_relaxed);
         loss->noticed_by = noticed_by;
     }
