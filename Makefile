@@ -49,7 +49,7 @@ FAULT_SOURCES := party
 ABI_TESTS := hygiene load
 FUZZERS := elf hello poll_payload round sync_payload
 BENCH_SOURCES := options process work
-TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios
+TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
 UNIT_LIB_SOURCES := linknode ucx_case
 TEST_SHIMS := global_ucp old_ucp
 

@@ -54,26 +54,28 @@ static enum collect_view collect_view_of(struct convoy_engine *engine, uint32_t 
     return view == CONVOY_CELL_PENDING ? COLLECT_PENDING : COLLECT_ARRIVED;
 }
 
-/* The first member that makes the round fail as lost, else the first that abandoned it, else member_count. */
-static uint32_t collect_culprit(const struct convoy_engine *engine, bool *is_loss_out)
+/* The first member that makes the round fail as lost, else the first that abandoned it, else member_count. Notes all
+ * seals: the look that found the failure may have ended at another cell, before it came to them. */
+static uint32_t collect_culprit(struct convoy_engine *engine, bool *is_loss_out)
 {
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
-    uint32_t culprit = engine->member_count;
-    *is_loss_out = false;
+    uint32_t lost = engine->member_count;
+    uint32_t abandoner = engine->member_count;
     for (uint32_t local = 0; local < engine->local_count; local++) {
         uint64_t word = atomic_load(&convoy_segment_cell(&engine->segment, local, round)->word);
         if (convoy_cell_view_of(word, engine->generation, round) != CONVOY_CELL_SEALED) {
             continue;
         }
+        uint32_t member = engine->local_members[local];
+        collect_note_seal(engine, member, word);
         if (convoy_word_reason(word) != CONVOY_SEAL_ABANDON) {
-            *is_loss_out = true;
-            return engine->local_members[local];
-        }
-        if (culprit == engine->member_count && convoy_word_sealer(word) < engine->local_count) {
-            culprit = engine->local_members[convoy_word_sealer(word)];
+            lost = member < lost ? member : lost;
+        } else if (abandoner == engine->member_count && convoy_word_sealer(word) < engine->local_count) {
+            abandoner = engine->local_members[convoy_word_sealer(word)];
         }
     }
-    return culprit;
+    *is_loss_out = lost < engine->member_count;
+    return *is_loss_out ? lost : abandoner;
 }
 
 int32_t convoy_engine_fail_sealed(struct convoy_engine *engine)

@@ -2,6 +2,7 @@
 #include "tests/abi/hygiene.h"
 
 #include "tests/lib/expect.h"
+#include "tests/lib/tasks.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -26,17 +27,17 @@ static size_t hash_environment(void)
     return hash;
 }
 
-static unsigned count_entries(const char *directory, int *numbers_out, unsigned room)
+static unsigned list_fds(int *numbers_out, unsigned room)
 {
-    DIR *list = opendir(directory);
+    DIR *list = opendir("/proc/self/fd");
     EXPECT(list != NULL);
     unsigned count = 0;
     for (const struct dirent *entry = readdir(list); entry != NULL; entry = readdir(list)) {
         int number = atoi(entry->d_name);
-        if (entry->d_name[0] == '.' || (numbers_out != NULL && number == dirfd(list))) {
+        if (entry->d_name[0] == '.' || number == dirfd(list)) {
             continue;
         }
-        if (numbers_out != NULL && count < room) {
+        if (count < room) {
             numbers_out[count] = number;
         }
         count++;
@@ -73,8 +74,8 @@ void hygiene_take(struct hygiene *picture)
         EXPECT(code != NULL);
         memcpy(picture->code[i], code, HYGIENE_CODE_BYTES);
     }
-    picture->threads = count_entries("/proc/self/task", NULL, 0);
-    picture->fd_count = count_entries("/proc/self/fd", picture->fds, HYGIENE_FDS_MAX);
+    picture->threads = tasks_count();
+    picture->fd_count = list_fds(picture->fds, HYGIENE_FDS_MAX);
     picture->mappings = count_mappings();
 }
 

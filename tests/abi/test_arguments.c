@@ -4,9 +4,9 @@
 #include "tests/abi/struct_cases.h"
 
 #include "tests/lib/expect.h"
+#include "tests/lib/tasks.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <setjmp.h>
@@ -375,18 +375,6 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static unsigned count_threads(void)
-{
-    unsigned count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    EXPECT(tasks != NULL);
-    while (readdir(tasks) != NULL) {
-        count++;
-    }
-    (void)closedir(tasks);
-    return count;
-}
-
 /* A port of loopback that takes connections and never answers. */
 static int listen_silently(uint16_t port)
 {
@@ -430,12 +418,12 @@ static void test_arguments_bad_values_are_refused_before_anybody_is_met(void **s
         struct plugin_member *member = plugin_member_create(index, 2, "pair", port);
         const struct convoy_core_table *core = member->plugin.core;
         EXPECT_OK(core->context_open(&member->config, &member->context, &member->error), &member->error);
-        unsigned threads = count_threads();
+        unsigned threads = tasks_count();
         for (size_t i = 0; i < BAD_VALUE_COUNT; i++) {
             uint64_t before_ms = now_ms();
             expect_bad_value(member, &bad_values[i]);
             EXPECT(now_ms() - before_ms < 1000);
-            EXPECT_EQUAL(count_threads(), threads);
+            EXPECT_EQUAL(tasks_count(), threads);
         }
         plugin_member_destroy(member);
     }
