@@ -99,6 +99,7 @@ static int32_t group_open_engine(struct convoy_group *group, const struct convoy
         };
         status = convoy_engine_open(&options, group->bootstrap, group->open_deadline_ns, &group->engine, error);
         group->record.waited = group->engine != NULL ? convoy_engine_waited(group->engine) : NULL;
+        group->record.summary = group->engine != NULL ? convoy_engine_summary(group->engine) : NULL;
     }
     if (status == CONVOY_OK) {
         status = group_open_families(group, grid, error);
@@ -219,7 +220,7 @@ static int32_t group_create(struct convoy_context *context, const struct convoy_
     if (status != CONVOY_OK) {
         return status;
     }
-    struct convoy_group *group = convoy_memory_zalloc(sizeof *group);
+    struct convoy_group *group = convoy_memory_aligned(CONVOY_LINE_BYTES, sizeof *group);
     if (group == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a group");
     }

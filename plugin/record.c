@@ -233,52 +233,97 @@ void convoy_record_poll(void *user, const struct convoy_poll_record *round)
     record_stall(record, entries == 0 || record_has_moved(record, digest, output.bytes, output.length));
 }
 
-/* A round by form: kept, to be written later. What values refer to stays until then. */
-static inline void record_late(struct convoy_record *record, const struct convoy_call_values *values)
+/* A short round: kept, to be written later. */
+static inline void record_late(struct convoy_record *record, enum convoy_record_late kind)
 {
-    struct convoy_record_late *late = &record->late;
-    late->values = values;
-    late->duration_ns = record_take_time(record);
-    late->waited = *record->waited;
+    record->late_ns = record_take_time(record);
     record->is_broken = false;
-    atomic_store_explicit(&record->is_late, 1, memory_order_release);
+    atomic_store_explicit(&record->late, (uint32_t)kind, memory_order_release);
+}
+
+static inline void record_values(const struct convoy_record *record, struct convoy_call_values *values_out)
+{
+    const struct convoy_round_summary *summary = record->summary;
+    values_out->round = summary->round;
+    values_out->epoch = summary->epoch;
+    values_out->tag = record->late_tag;
+    values_out->votes = record->late_votes;
+    values_out->votes_and = summary->votes_and;
+    values_out->votes_or = summary->votes_or;
+    values_out->input = record->late_input;
+    values_out->output = record->late_output;
 }
 
 void convoy_record_settle(void *user)
 {
     struct convoy_record *record = user;
-    if (!convoy_record_is_late(record)) {
+    struct convoy_call_values values;
+    uint32_t late = atomic_load_explicit(&record->late, memory_order_acquire);
+    if (late == CONVOY_RECORD_WRITTEN) {
         return;
     }
-    const struct convoy_record_late *late = &record->late;
+    record_values(record, &values);
     if (CONVOY_MUTATED(late_record_lost)) {
-        atomic_store_explicit(&record->is_late, 0, memory_order_release);
-        return;
+        late = CONVOY_RECORD_WRITTEN;
     }
-    convoy_call_log_put_form(record->log, late->form, late->values, late->duration_ns);
-    convoy_stats_round_ok(record->stats, late->operation, late->entries, late->bytes, &late->waited,
-                          late->duration_ns);
-    atomic_store_explicit(&record->is_late, 0, memory_order_release);
+    if (late == CONVOY_RECORD_LATE_POLL) {
+        convoy_call_log_put_form(record->log, &record->form, &values, record->late_ns);
+        convoy_stats_round_ok(record->stats, record->form_operation, record->form_entries, record->form_entries,
+                              record->waited, record->late_ns);
+    } else if (late == CONVOY_RECORD_LATE_SYNC) {
+        convoy_call_log_put_form(record->log, &record->sync_forms[1], &values, record->late_ns);
+        convoy_stats_round_ok(record->stats, CONVOY_OPERATION_SYNC, 1, record->width * 8u, record->waited,
+                              record->late_ns);
+    }
+    atomic_store_explicit(&record->late, CONVOY_RECORD_WRITTEN, memory_order_release);
 }
 
-bool convoy_record_poll_repeat(void *user, const struct convoy_call_values *values, enum convoy_poll_moved moved)
+/* Went the whole way, which is not of those that are written late. */
+bool convoy_record_poll_repeat(void *user, const struct convoy_call_values *values)
 {
     struct convoy_record *record = user;
     if (!record->has_form) {
         return false;
     }
     uint32_t entries = record->form_entries;
-    record_stall(record, entries == 0 || moved == CONVOY_POLL_MOVED_YES ||
-                             (moved == CONVOY_POLL_MOVED_UNKNOWN &&
-                              record_has_moved(record, record->form_shape, values->output, entries)));
-    record->late.form = &record->form;
-    record->late.operation = record->form_operation;
-    record->late.entries = record->late.bytes = entries;
-    record_late(record, values);
-    if (moved == CONVOY_POLL_MOVED_UNKNOWN) { /* went the whole way, which may be gone again */
-        convoy_record_settle(record);
-    }
+    uint64_t call_ns = record_take_time(record);
+    record_stall(record, entries == 0 || record_has_moved(record, record->form_shape, values->output, entries));
+    record->is_broken = false;
+    convoy_call_log_put_form(record->log, &record->form, values, call_ns);
+    record_count_ok(record, record->form_operation, entries, entries, call_ns);
     return true;
+}
+
+static inline void record_short(struct convoy_record *record, const struct convoy_poll *poll, bool has_moved)
+{
+    record_stall(record, has_moved);
+    record->late_input = poll->quick.round.input;
+    record->late_output = poll->positional_states;
+    record->late_tag = poll->quick.engine.tag;
+    record->late_votes = poll->quick.engine.votes;
+    record_late(record, CONVOY_RECORD_LATE_POLL);
+}
+
+__attribute__((noinline)) static void record_short_any(struct convoy_record *record, struct convoy_poll *poll)
+{
+    uint32_t entries = record->form_entries;
+    if (!record->has_form) {
+        convoy_poll_quick_record(poll);
+        return;
+    }
+    record_short(record, poll,
+                 entries == 0 || poll->quick.round.moved == CONVOY_POLL_MOVED_YES ||
+                     (poll->quick.round.moved == CONVOY_POLL_MOVED_UNKNOWN &&
+                      record_has_moved(record, record->form_shape, poll->positional_states, entries)));
+}
+
+void convoy_record_poll_short(struct convoy_record *record, struct convoy_poll *poll)
+{
+    if (__builtin_expect(record->has_form && poll->quick.round.moved == CONVOY_POLL_MOVED_YES, 1)) {
+        record_short(record, poll, true);
+        return;
+    }
+    record_short_any(record, poll);
 }
 
 void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result)
@@ -327,14 +372,14 @@ void convoy_record_sync_prepare(struct convoy_record *record, const struct convo
     }
 }
 
-void convoy_record_sync_prepare_row(struct convoy_record *record, const struct convoy_call_values *values,
+void convoy_record_sync_prepare_row(struct convoy_record *record, const struct convoy_sync_short *round,
                                     uint32_t width)
 {
     struct convoy_record_input *input = &record->inputs[record->input ^ 1];
-    input->tag = values->tag;
-    input->votes = values->votes;
+    input->tag = round->tag;
+    input->votes = round->votes;
     input->count = width;
-    memcpy(input->row, values->input, width * sizeof input->row[0]);
+    memcpy(input->row, round->row, width * sizeof input->row[0]);
 }
 
 void convoy_record_sync_started(struct convoy_record *record, int32_t status)
@@ -375,6 +420,7 @@ static void record_log_sync(struct convoy_record *record, const struct convoy_re
         bool has_row = input->count != 0;
         convoy_call_form_make(&record->sync_forms[has_row], record->log, &header, &end);
         record->has_sync_forms[has_row] = true;
+        record->width = round->width;
     }
 }
 
@@ -418,11 +464,11 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     record_count_ok(record, CONVOY_OPERATION_SYNC, 1, round->width * 8u, duration_ns);
 }
 
-void convoy_record_sync_short(struct convoy_record *record, const struct convoy_call_values *values, uint32_t width)
+void convoy_record_sync_short(struct convoy_record *record, const struct convoy_sync_short *round)
 {
-    record->late.form = &record->sync_forms[1];
-    record->late.operation = CONVOY_OPERATION_SYNC;
-    record->late.entries = 1;
-    record->late.bytes = width * 8u;
-    record_late(record, values);
+    record->late_input = round->row;
+    record->late_output = round->table;
+    record->late_tag = round->tag;
+    record->late_votes = round->votes;
+    record_late(record, CONVOY_RECORD_LATE_SYNC);
 }

@@ -13,6 +13,7 @@
 #include "round/call_log.h"
 #include "round/stall.h"
 #include "round/stats.h"
+#include "sync/quick.h"
 
 #define CONVOY_RECORD_SAMPLE_MASK 15u
 #define CONVOY_RECORD_ENTRY_BYTES 1024u /* input and output kept of one round */
@@ -27,27 +28,40 @@ struct convoy_record_input {
 };
 
 /* The last round, when it went the short way: written into log and counters only while the next one waits for its
- * peers, or before they are read. */
-struct convoy_record_late {
-    const struct convoy_call_values *values;
-    const struct convoy_call_form *form;
-    uint64_t duration_ns;
-    uint32_t operation;
-    uint32_t bytes; /* contributed */
-    uint64_t entries;
-    struct convoy_stats_wait waited;
+ * peers, or before they are read. Its summary, and how it was waited for, the engine keeps that long. */
+enum convoy_record_late {
+    CONVOY_RECORD_WRITTEN = 0,
+    CONVOY_RECORD_LATE_POLL,
+    CONVOY_RECORD_LATE_SYNC,
 };
 
 struct convoy_record {
-    const struct convoy_stats_wait *waited; /* the engine's; set when the group has one */
+    /* What a short round touches, in few cache lines. */
+    const struct convoy_stats_wait *waited;       /* the engine's, as the next; set when the group has one */
+    const struct convoy_round_summary *summary;
     struct convoy_group_stats *stats;
     struct convoy_call_log *log;
-    struct convoy_stall stall;
     uint64_t calls;
     uint64_t started_ns; /* of the call that runs now, when it is timed; else 0 */
     uint64_t stalls;     /* notices not logged yet */
-    _Atomic uint32_t is_late;
-    struct convoy_record_late late;
+    struct convoy_stall stall;
+    _Atomic uint32_t late; /* enum convoy_record_late; with that: */
+    uint32_t late_votes;
+    uint64_t late_tag;
+    uint64_t late_ns; /* how long the call took */
+    const void *late_input;
+    const void *late_output;
+    bool is_broken;    /* the last round ended BROKEN or PEER_LOST: starts are refused with that and are no rounds */
+    bool has_form;     /* of the last poll round that may be repeated */
+    bool is_gathering; /* a sync round is open and its end not recorded */
+    bool has_sync_forms[2]; /* of sync rounds that were OK: without and with the row */
+    uint32_t form_operation;
+    uint32_t form_entries;
+    uint32_t width; /* of sync_forms[1] */
+    struct convoy_call_form form;
+    struct convoy_call_form sync_forms[2];
+
+    uint64_t form_shape;
     /* The last poll round, to see whether anything moves: its outcome, or a digest of one that exceeds the room. */
     uint32_t list_count;
     uint32_t output_bytes;
@@ -56,15 +70,6 @@ struct convoy_record {
     uint32_t poll_operation; /* CONVOY_OPERATION_* of the last poll round */
     uint32_t input; /* which of inputs is the open or last sync round's; the other is for the call that starts */
     struct convoy_record_input inputs[2];
-    bool is_gathering; /* a sync round is open and its end not recorded */
-    bool is_broken;    /* the last round ended BROKEN or PEER_LOST: starts are refused with that and are no rounds */
-    bool has_form; /* of the last poll round that may be repeated */
-    uint32_t form_operation;
-    uint32_t form_entries;
-    uint64_t form_shape;
-    struct convoy_call_form form;
-    bool has_sync_forms[2]; /* of sync rounds that were OK: without and with the row */
-    struct convoy_call_form sync_forms[2];
 };
 
 int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, struct convoy_error *error);
@@ -76,7 +81,7 @@ void convoy_record_shrink(struct convoy_record *record);
 /* Whether a round is not written yet. */
 static inline bool convoy_record_is_late(const struct convoy_record *record)
 {
-    return atomic_load_explicit(&record->is_late, memory_order_acquire) != 0;
+    return atomic_load_explicit(&record->late, memory_order_acquire) != CONVOY_RECORD_WRITTEN;
 }
 
 /* Writes it; user is a struct convoy_record. By the thread that is inside the group, before it records anything else or
@@ -100,7 +105,10 @@ static inline void convoy_record_start(struct convoy_record *record)
 void convoy_record_poll(void *user, const struct convoy_poll_record *round);
 
 /* The same for a round like the last one; false when that one left nothing to build on. */
-bool convoy_record_poll_repeat(void *user, const struct convoy_call_values *values, enum convoy_poll_moved moved);
+bool convoy_record_poll_repeat(void *user, const struct convoy_call_values *values);
+
+/* The same for a short round; poll has what it was. */
+void convoy_record_poll_short(struct convoy_record *record, struct convoy_poll *poll);
 
 void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result);
 
@@ -124,7 +132,7 @@ void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, int
 void convoy_record_sync_prepare(struct convoy_record *record, const struct convoy_sync_call *call, uint32_t width);
 
 /* The same from what a short call has kept of it. */
-void convoy_record_sync_prepare_row(struct convoy_record *record, const struct convoy_call_values *values,
+void convoy_record_sync_prepare_row(struct convoy_record *record, const struct convoy_sync_short *round,
                                     uint32_t width);
 
 /* The call went out, or was refused by status: what was prepared is the open round's, or nobody's. */
@@ -140,12 +148,11 @@ struct convoy_record_sync {
 };
 void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round);
 
-/* Whether the form of sync rounds with row and table is known, so that rounds may be recorded in short: `values` but for
- * the duration, and the width. */
+/* Whether the form of sync rounds with row and table is known, so that rounds may be recorded in short. */
 static inline bool convoy_record_has_sync_form(const struct convoy_record *record)
 {
     return record->has_sync_forms[1] && !record->is_gathering;
 }
-void convoy_record_sync_short(struct convoy_record *record, const struct convoy_call_values *values, uint32_t width);
+void convoy_record_sync_short(struct convoy_record *record, const struct convoy_sync_short *round);
 
 #endif

@@ -232,6 +232,17 @@ static int32_t table_reduce_wait(convoy_group *group, convoy_operation operation
     return poll_end(group, &end, result_out, error);
 }
 
+/* What is to be remembered of a reduce that ended OK. */
+static inline void reduce_record(struct convoy_group *group, const struct convoy_poll_result *result)
+{
+    if (group->poll->quick.round.input != NULL) {
+        convoy_record_poll_short(&group->record, group->poll);
+    }
+    if (group->poll->has_counts) {
+        convoy_record_poll_counts(&group->record, result);
+    }
+}
+
 /* A call whose structs have another size, or that asks for a report. */
 __attribute__((noinline)) static int32_t reduce_foreign(struct convoy_group *group, const struct convoy_poll_call *call,
                                                         uint64_t timeout_ns, struct convoy_poll_result *result_out,
@@ -251,7 +262,7 @@ __attribute__((noinline)) static int32_t reduce_foreign(struct convoy_group *gro
     status = convoy_poll_reduce(group->poll, full.full, timeout_ns, out.full, error);
     poll_result_end(&out, result_out, status);
     if (status == CONVOY_OK) {
-        convoy_record_poll_counts(&group->record, out.full);
+        reduce_record(group, out.full);
     }
     return status;
 }
@@ -270,9 +281,7 @@ static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *
         status = convoy_poll_reduce(group->poll, call, timeout_ns, result_out, error);
         if (status == CONVOY_OK) {
             result_out->written_bytes = sizeof *result_out;
-            if (group->poll->has_counts) {
-                convoy_record_poll_counts(&group->record, result_out);
-            }
+            reduce_record(group, result_out);
         }
     }
     if (status < CONVOY_OK) {

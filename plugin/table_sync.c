@@ -194,17 +194,17 @@ static inline int32_t gather_current(struct convoy_group *group, const struct co
                                      struct convoy_error *error)
 {
     int32_t status;
-    const struct convoy_call_values *values;
+    struct convoy_sync_short round;
     const struct convoy_quick_call how = {timeout_ns, error, convoy_record_settle, &group->record};
     convoy_record_start_short(&group->record);
     if (result_out->table != NULL && convoy_record_has_sync_form(&group->record)) {
-        switch (convoy_sync_quick(group->sync, call, &how, result_out, &values, &status)) {
+        switch (convoy_sync_quick(group->sync, call, &how, result_out, &round, &status)) {
         case CONVOY_QUICK_OVER:
-            convoy_record_sync_short(&group->record, values, group->schema.count);
+            convoy_record_sync_short(&group->record, &round);
             result_out->written_bytes = sizeof *result_out;
             return CONVOY_OK;
         case CONVOY_QUICK_ENDED:
-            convoy_record_sync_prepare_row(&group->record, values, group->schema.count);
+            convoy_record_sync_prepare_row(&group->record, &round, group->schema.count);
             return gather_record(group, result_out, status);
         case CONVOY_QUICK_CLOSED:
             break;

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CONVOY_LINE_BYTES 64u /* of the processors' caches */
+
 /* Zeroed memory, or NULL. bytes 0 gives a unique pointer. */
 void *convoy_memory_zalloc(size_t bytes);
 

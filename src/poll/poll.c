@@ -38,7 +38,7 @@ static int32_t parts_init(struct convoy_poll *poll)
 int32_t convoy_poll_open(const struct convoy_poll_options *options, struct convoy_poll **poll_out,
                          struct convoy_error *error)
 {
-    struct convoy_poll *poll = convoy_memory_zalloc(sizeof *poll);
+    struct convoy_poll *poll = convoy_memory_aligned(CONVOY_LINE_BYTES, sizeof *poll);
     if (poll == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for poll reduce");
     }
@@ -309,7 +309,6 @@ int32_t convoy_poll_wait(struct convoy_poll *poll, convoy_operation operation, u
     return status == CONVOY_OK ? round_read(poll, wait_of(poll, timeout_ns), result, error) : status;
 }
 
-/* What is left of reduce when the round's end was seen. */
 static int32_t reduce_end(struct convoy_poll *poll, int32_t status, struct convoy_poll_result *result,
                           struct convoy_error *error)
 {
@@ -323,38 +322,26 @@ static int32_t reduce_end(struct convoy_poll *poll, int32_t status, struct convo
     return CONVOY_OK;
 }
 
-__attribute__((noinline)) static int32_t reduce_whole(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                                      uint64_t timeout_ns, struct convoy_poll_result *result,
-                                                      struct convoy_error *error)
+int32_t convoy_poll_reduce_end(struct convoy_poll *poll, int32_t status, struct convoy_poll_result *result,
+                               struct convoy_error *error)
+{
+    return reduce_end(poll, round_conclude(poll, status, error), result, error);
+}
+
+int32_t convoy_poll_reduce_whole(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
+                                 struct convoy_poll_result *result, struct convoy_error *error)
 {
     if (poll->settle != NULL) {
         poll->settle(poll->record_user);
     }
-    uint64_t wait_ns = wait_of(poll, timeout_ns);
-    int32_t status = convoy_poll_settle(poll, wait_ns, error);
+    int32_t status = convoy_poll_settle(poll, timeout_ns, error);
     if (status == CONVOY_OK) {
         status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
     }
     if (status == CONVOY_OK) {
-        status = round_look(poll, wait_ns, error);
+        status = round_look(poll, timeout_ns, error);
     }
     return reduce_end(poll, status, result, error);
-}
-
-int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
-                           struct convoy_poll_result *result, struct convoy_error *error)
-{
-    int32_t status;
-    const struct convoy_quick_call how = {wait_of(poll, timeout_ns), error, poll->settle, poll->record_user};
-    switch (convoy_poll_quick(poll, call, &how, result, &status)) {
-    case CONVOY_POLL_QUICK_DONE:
-        return CONVOY_OK;
-    case CONVOY_POLL_QUICK_ENDED:
-        return reduce_end(poll, round_conclude(poll, status, error), result, error);
-    case CONVOY_POLL_QUICK_CLOSED:
-        break;
-    }
-    return reduce_whole(poll, call, timeout_ns, result, error);
 }
 
 int32_t convoy_poll_abandon(struct convoy_poll *poll, convoy_operation operation, struct convoy_error *error)

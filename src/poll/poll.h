@@ -46,17 +46,10 @@ struct convoy_poll_record {
  * then handed over by reopen is recorded again, with its result. */
 typedef void (*convoy_poll_record_fn)(void *user, const struct convoy_poll_record *record);
 
-enum convoy_poll_moved {
-    CONVOY_POLL_MOVED_NO = 0, /* the outcome is that of the round before */
-    CONVOY_POLL_MOVED_YES,
-    CONVOY_POLL_MOVED_UNKNOWN, /* the callee is to look */
-};
-
 /* As convoy_poll_record_fn, in short: the round was OK, and its lists are, apart from their states, those of the last
- * record that was OK. All of them lie one after the other in values->input and ->output. moved NO or YES: values and what
- * they refer to stay as they are until `settle` is called; UNKNOWN: they do not. false: it was not recorded, the whole
- * record is wanted. */
-typedef bool (*convoy_poll_repeat_fn)(void *user, const struct convoy_call_values *values, enum convoy_poll_moved moved);
+ * record that was OK. All of them lie one after the other in values->input and ->output; values and what they refer to
+ * are borrowed for the call. false: it was not recorded, the whole record is wanted. */
+typedef bool (*convoy_poll_repeat_fn)(void *user, const struct convoy_call_values *values);
 
 struct convoy_poll_options {
     struct convoy_engine *engine;            /* borrows until close */
@@ -64,7 +57,7 @@ struct convoy_poll_options {
     uint64_t timeout_ns;                     /* default of a wait; 0 = 5 s */
     convoy_poll_record_fn record;            /* may be NULL */
     convoy_poll_repeat_fn repeat;            /* may be NULL */
-    void (*settle)(void *user);              /* may be NULL; called before what was given to `repeat` is overwritten */
+    void (*settle)(void *user);              /* may be NULL; called before what quick.h says of a short round is overwritten */
     void *record_user;
 };
 
@@ -82,14 +75,27 @@ enum convoy_two_level_phase {
 };
 
 struct convoy_poll {
+    /* What a short round touches, in few cache lines. */
     struct convoy_engine *engine;
-    size_t bytes_max;
     uint64_t timeout_ns;
-    convoy_poll_record_fn record;
-    convoy_poll_repeat_fn repeat;
     void (*settle)(void *user);
     void *record_user;
+    uint8_t *positional_states;
+    convoy_operation operation; /* the last one, open or over; 0 = none */
+    bool is_unseen;    /* its end was not seen, or can still turn into a result (reopen) */
+    bool has_wide;     /* long lists go by states_wide.h */
+    bool has_counts;   /* of the last result: foreign, injected, demoted or unknown states may be counted in it */
+    struct convoy_poll_short quick; /* with is_plain; its end is not touched */
+    struct {
+        struct convoy_poll *second;
+        convoy_operation operation; /* in the second group */
+        enum convoy_two_level_phase phase;
+        bool is_open;
+    } two; /* the two-level call that this group is the first of */
 
+    size_t bytes_max;
+    convoy_poll_record_fn record;
+    convoy_poll_repeat_fn repeat;
     struct convoy_payload_shape shape; /* of the current contribution */
     struct convoy_round_header header;
     bool has_header; /* it is that of the last call; false when that was refused before its lists were known */
@@ -97,36 +103,24 @@ struct convoy_poll {
     bool is_plain;   /* shape, header and the layout of capture are those of a call of plain lists (contribute.c) */
     uint64_t digests[CONVOY_POLL_LISTS_MAX]; /* with is_plain: of that call's lists */
     struct convoy_contribution plain;        /* with is_plain: what was contributed for it */
-    struct convoy_poll_short quick;          /* with is_plain */
     struct convoy_capture capture;
     struct convoy_order order;
     struct convoy_inject inject;
     struct convoy_keyed keyed; /* its positional part is the merge state of rounds without keyed lists */
     struct convoy_decided decided;
     struct convoy_outcome outcome;
-    uint8_t *positional_states;
 
     struct convoy_poll *own;    /* whose capture and order are this round's own lists: itself, or the first group */
     enum convoy_poll_level level;
-    convoy_operation operation; /* the last one, open or over; 0 = none */
     uint64_t tag;
     uint32_t votes;
-    bool is_unseen;    /* its end was not seen, or can still turn into a result (reopen) */
     bool is_recorded;  /* the end was recorded */
     bool is_finished;  /* the engine said OK and the outcome was made */
     bool has_own;      /* the outcome in own order is there */
-    bool has_wide;     /* long lists go by states_wide.h */
-    bool has_counts;   /* of the last result: foreign, injected, demoted or unknown states may be counted in it */
     int32_t status;    /* with is_finished: OK or LIMIT */
     struct convoy_round_summary summary;
     convoy_operation error_row; /* posted, and nobody reads its end; 0 = none */
 
-    struct {
-        struct convoy_poll *second;
-        convoy_operation operation; /* in the second group */
-        enum convoy_two_level_phase phase;
-        bool is_open;
-    } two; /* the two-level call that this group is the first of */
     struct convoy_poll *two_first; /* the first group of the last two-level call that this group is the second of */
     _Atomic(struct convoy_engine *) waits_in; /* where a wait of this group's operation waits */
 };
@@ -172,6 +166,13 @@ static inline int32_t convoy_poll_settle(struct convoy_poll *poll, uint64_t time
     bool is_settled = poll->error_row == 0 && (poll->operation == 0 || !poll->is_unseen);
     return is_settled ? CONVOY_OK : convoy_poll_settle_slow(poll, timeout_ns, error);
 }
+
+/* -- for quick.c: reduce where the short way is closed, and where a round ended the whole way (status: the engine's) -- */
+
+int32_t convoy_poll_reduce_whole(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
+                                 struct convoy_poll_result *result, struct convoy_error *error);
+int32_t convoy_poll_reduce_end(struct convoy_poll *poll, int32_t status, struct convoy_poll_result *result,
+                               struct convoy_error *error);
 
 /* -- for two_level.c and contribute.c ------------------------------------------------------------------------------ */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/poll.h"
 
-#include "core/fault.h"
 #include "poll/positional.h"
 #include "poll/result.h"
 #include "poll/states_wide.h"
+#include "round/quick_path.h"
 
 #include <string.h>
 
@@ -61,6 +61,11 @@ LISTS_INLINE bool call_is_alike(const struct convoy_poll *poll, const struct con
     return is_alike;
 }
 
+static inline bool is_wide(const struct convoy_poll *poll, size_t count)
+{
+    return count >= CONVOY_STATES_WIDE && poll->has_wide;
+}
+
 /* false: a state is out of range, which the whole way says in words. */
 LISTS_INLINE bool states_take(const struct convoy_poll *poll, const struct convoy_poll_call *call, uint8_t *payload,
                               size_t count)
@@ -68,138 +73,147 @@ LISTS_INLINE bool states_take(const struct convoy_poll *poll, const struct convo
     bool is_known = true;
     for (size_t i = 0; i < count; i++) {
         const struct convoy_poll_list *list = &call->lists[i];
-        bool is_wide = list->count >= CONVOY_STATES_WIDE && poll->has_wide;
-        is_known &= is_wide ? convoy_states_copy_wide(payload, list->states, list->count)
-                            : convoy_states_copy(payload, list->states, list->count);
+        is_known &= is_wide(poll, list->count) ? convoy_states_copy_wide(payload, list->states, list->count)
+                                               : convoy_states_copy(payload, list->states, list->count);
         payload += list->count;
     }
     return is_known;
 }
 
-/* A peer is newer and has a state that this build does not know. */
-__attribute__((noinline)) static void merge_each(struct convoy_poll *poll, const struct convoy_quick_round *round)
+LISTS_INLINE void list_write(struct convoy_poll_list_result *out, size_t count, uint32_t unknown)
 {
+    out->states_count = count;
+    out->outcome_count = 0;
+    out->foreign_count = out->injected_count = out->demoted_count = 0;
+    out->unknown_count = unknown;
+}
+
+/* A peer is newer and has a state that this build does not know: what was merged and written is of no use. */
+__attribute__((noinline)) static void merge_again(struct convoy_poll *poll, const struct convoy_quick_round *round,
+                                                  const struct convoy_poll_call *call,
+                                                  struct convoy_poll_result *result)
+{
+    struct convoy_positional *positional = &poll->keyed.positional;
+    const uint8_t *states = poll->positional_states;
     poll->has_counts = true;
-    convoy_positional_begin(&poll->keyed.positional);
+    convoy_positional_begin(positional);
     for (uint32_t i = 0; i < round->count; i++) {
-        convoy_positional_add(&poll->keyed.positional, round->payloads + i * round->stride, 1);
+        convoy_positional_add(positional, round->payloads + i * round->stride, 1);
+    }
+    for (size_t i = 0; i < call->list_count; i++) {
+        struct convoy_poll_list_result *out = &result->lists[i];
+        if (out->states != NULL) {
+            memcpy(out->states, states, call->lists[i].count);
+        }
+        list_write(out, call->lists[i].count, positional->unknown[i]);
+        states += call->lists[i].count;
     }
 }
 
-/* Returns whether the outcome differs from that of the round before. */
-static inline enum convoy_poll_moved states_merge(struct convoy_poll *poll, const struct convoy_quick_round *round)
+LISTS_INLINE struct convoy_states_seen merge_into(struct convoy_poll *poll, uint8_t *copy,
+                                                  const struct convoy_quick_round *round, size_t entries)
 {
     const struct convoy_states_lists lists = {round->payloads, round->stride, round->count};
-    if (poll->has_counts) { /* else what a merge without unknown states leaves is there already */
+    return is_wide(poll, entries) ? convoy_states_merge_wide(poll->positional_states, copy, &lists, entries)
+                                  : convoy_states_merge(poll->positional_states, copy, &lists, entries);
+}
+
+/* MIN over all lists, which lie one after the other, into the merge state and the caller's result. */
+LISTS_INLINE enum convoy_poll_moved states_merge(struct convoy_poll *poll, const struct convoy_quick_round *round,
+                                                 const struct convoy_poll_call *call,
+                                                 struct convoy_poll_result *result, size_t count)
+{
+    uint8_t *states = poll->positional_states;
+    uint8_t *copy = count == 1 && result->lists[0].states != NULL ? result->lists[0].states : states;
+    if (__builtin_expect(poll->has_counts, 0)) { /* else what a merge without unknown states leaves is there already */
         convoy_positional_begin(&poll->keyed.positional);
         poll->has_counts = false;
     }
-    size_t count = poll->quick.engine.contribution.payload_bytes;
-    struct convoy_states_seen seen = count >= CONVOY_STATES_WIDE && poll->has_wide
-                                         ? convoy_states_merge_wide(poll->positional_states, &lists, count)
-                                         : convoy_states_merge(poll->positional_states, &lists, count);
+    struct convoy_states_seen seen = merge_into(poll, copy, round, poll->quick.engine.payload_bytes);
     if (__builtin_expect((seen.unknown & CONVOY_STATES_HIGH_BITS) != 0 || CONVOY_MUTATED(min_is_max), 0)) {
-        merge_each(poll, round);
+        merge_again(poll, round, call, result);
         return CONVOY_POLL_MOVED_UNKNOWN;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct convoy_poll_list_result *out = &result->lists[i];
+        size_t entries = call->lists[i].count;
+        if (count != 1 && out->states != NULL) {
+            convoy_states_spread(out->states, states, entries);
+        }
+        list_write(out, entries, 0);
+        states += entries;
     }
     return seen.moved != 0 ? CONVOY_POLL_MOVED_YES : CONVOY_POLL_MOVED_NO;
 }
 
-LISTS_INLINE void result_write(const struct convoy_poll *poll, const struct convoy_poll_call *call,
-                               const struct convoy_round_summary *summary, struct convoy_poll_result *result,
-                               size_t count)
+/* What the whole way would have left after contributing, and its end. */
+__attribute__((noinline)) static int32_t quick_leave(struct convoy_poll *poll, const struct convoy_quick_round *round,
+                                                     const uint8_t *payload, struct convoy_poll_result *result,
+                                                     struct convoy_error *error)
 {
-    const uint8_t *states = poll->positional_states;
-    for (size_t i = 0; i < count; i++) {
-        struct convoy_poll_list_result *out = &result->lists[i];
-        size_t entries = call->lists[i].count;
-        if (out->states != NULL && entries != 0) {
-            memcpy(out->states, states, entries);
-        }
-        states += entries;
-        out->states_count = entries;
-        out->outcome_count = 0;
-        out->foreign_count = out->injected_count = out->demoted_count = 0;
-        out->unknown_count = poll->keyed.positional.unknown[i];
-    }
-    result->votes_and = summary->votes_and;
-    result->votes_or = summary->votes_or;
-    result->round = summary->round;
-    result->epoch = summary->epoch;
-}
-
-/* What the whole way would have left after contributing. */
-__attribute__((noinline)) static enum convoy_poll_quick quick_leave(struct convoy_poll *poll, const uint8_t *payload)
-{
+    poll->tag = poll->quick.engine.tag;
+    poll->votes = poll->quick.engine.votes;
+    poll->summary = *round->summary;
     memcpy(poll->capture.states, payload, poll->shape.positional_bytes);
     poll->is_finished = poll->is_recorded = poll->has_own = false;
     poll->is_unseen = true;
     poll->quick.engine.generation = 0;
-    return CONVOY_POLL_QUICK_ENDED;
+    return convoy_poll_reduce_end(poll, round->status, result, error);
 }
 
-/* The record has no form to repeat: lists longer than the call log keeps. */
-__attribute__((noinline)) static void record_any(struct convoy_poll *poll, const struct convoy_round_summary *summary,
-                                                 const uint8_t *payload)
+void convoy_poll_quick_record(struct convoy_poll *poll)
 {
-    poll->summary = *summary;
-    memcpy(poll->capture.states, payload, poll->shape.positional_bytes);
+    poll->tag = poll->quick.engine.tag;
+    poll->votes = poll->quick.engine.votes;
+    poll->summary = *convoy_engine_summary(poll->engine);
+    memcpy(poll->capture.states, poll->quick.round.input, poll->shape.positional_bytes);
     convoy_result_record(poll, CONVOY_OK);
 }
 
-static inline void quick_record(struct convoy_poll *poll, const struct convoy_round_summary *summary,
-                                const uint8_t *payload, enum convoy_poll_moved moved)
-{
-    struct convoy_call_values *values = &poll->quick.values; /* `repeat` may keep it until `settle` */
-    values->round = summary->round;
-    values->epoch = summary->epoch;
-    values->tag = poll->tag;
-    values->votes = poll->votes;
-    values->votes_and = summary->votes_and;
-    values->votes_or = summary->votes_or;
-    values->input = payload;
-    values->output = poll->positional_states;
-    if (!poll->repeat(poll->record_user, values, moved)) {
-        record_any(poll, summary, payload);
-    }
-}
-
-LISTS_INLINE enum convoy_poll_quick quick_lists(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                                const struct convoy_quick_call *how, struct convoy_poll_result *result,
-                                                int32_t *status_out, uint8_t *payload, size_t count)
+/* false: nothing was sent, the whole way is to be gone. */
+LISTS_INLINE bool quick_lists(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                              const struct convoy_quick_call *how, struct convoy_poll_result *result,
+                              int32_t *status_out, uint8_t *payload, size_t count)
 {
     struct convoy_quick_round round;
     if (!call_is_alike(poll, call, result, count) || !states_take(poll, call, payload, count)) {
-        return CONVOY_POLL_QUICK_CLOSED;
+        return false;
     }
-    poll->quick.engine.contribution.tag = poll->tag = call->tag;
-    poll->quick.engine.contribution.votes = poll->votes = call->votes;
+    poll->quick.engine.tag = call->tag;
+    poll->quick.engine.votes = call->votes;
     enum convoy_quick_end end = convoy_engine_quick_round(poll->engine, &poll->quick.engine, how, &round);
     if (__builtin_expect(end == CONVOY_QUICK_CLOSED, 0)) {
-        return CONVOY_POLL_QUICK_CLOSED;
+        return false;
     }
     poll->operation = round.operation;
     poll->two.phase = CONVOY_TWO_LEVEL_NONE;
+    *status_out = CONVOY_OK;
     if (__builtin_expect(end == CONVOY_QUICK_ENDED, 0)) {
-        *status_out = round.status;
-        poll->summary = *round.summary;
-        return quick_leave(poll, payload);
+        *status_out = quick_leave(poll, &round, payload, result, how->error);
+        return true;
     }
-    enum convoy_poll_moved moved = states_merge(poll, &round);
-    result_write(poll, call, round.summary, result, count);
-    quick_record(poll, round.summary, payload, moved);
-    return CONVOY_POLL_QUICK_DONE;
+    poll->quick.round.moved = states_merge(poll, &round, call, result, count);
+    poll->quick.round.input = payload;
+    result->votes_and = round.summary->votes_and;
+    result->votes_or = round.summary->votes_or;
+    result->round = round.summary->round;
+    result->epoch = round.summary->epoch;
+    return true;
 }
 
-enum convoy_poll_quick convoy_poll_quick(struct convoy_poll *poll, const struct convoy_poll_call *call,
-                                         const struct convoy_quick_call *how, struct convoy_poll_result *result,
-                                         int32_t *status_out)
+int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
+                           struct convoy_poll_result *result, struct convoy_error *error)
 {
+    const struct convoy_quick_call how = {timeout_ns != 0 ? timeout_ns : poll->timeout_ns, error, poll->settle,
+                                          poll->record_user};
     uint8_t *payload = convoy_engine_quick_begin(poll->engine, &poll->quick.engine);
-    if (payload == NULL || poll->is_unseen) {
-        return CONVOY_POLL_QUICK_CLOSED;
-    }
     size_t count = poll->quick.list_count;
-    return count == 1 ? quick_lists(poll, call, how, result, status_out, payload, 1)
-                      : quick_lists(poll, call, how, result, status_out, payload, count);
+    int32_t status;
+    poll->quick.round.input = NULL;
+    if (payload != NULL && !poll->is_unseen &&
+        (count == 1 ? quick_lists(poll, call, &how, result, &status, payload, 1)
+                    : quick_lists(poll, call, &how, result, &status, payload, count))) {
+        return status;
+    }
+    return convoy_poll_reduce_whole(poll, call, how.timeout_ns, result, error);
 }

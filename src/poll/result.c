@@ -101,7 +101,7 @@ __attribute__((noinline)) static void record_whole(struct convoy_poll *poll, int
 void convoy_result_record(struct convoy_poll *poll, int32_t status)
 {
     if (poll->may_repeat && poll->is_plain && status == CONVOY_OK && poll->has_own) {
-        struct convoy_call_values values; /* all fields are set here or by `repeat` */
+        struct convoy_call_values values; /* all fields are set here */
         values.round = poll->summary.round;
         values.epoch = poll->summary.epoch;
         values.tag = poll->tag;
@@ -110,7 +110,7 @@ void convoy_result_record(struct convoy_poll *poll, int32_t status)
         values.votes_or = poll->summary.votes_or;
         values.input = poll->capture.states;
         values.output = poll->shape.keyed_count != 0 ? poll->outcome.states : poll->positional_states;
-        if (poll->repeat(poll->record_user, &values, CONVOY_POLL_MOVED_UNKNOWN)) {
+        if (poll->repeat(poll->record_user, &values)) {
             return;
         }
     }

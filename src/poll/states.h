@@ -130,6 +130,29 @@ static inline bool convoy_states_copy(uint8_t *into, const uint8_t *from, size_t
     return !convoy_block_has_unknown(top);
 }
 
+/* Copies any bytes that do not overlap, of a length that is not worth a call. */
+static inline void convoy_states_spread(uint8_t *into, const uint8_t *from, size_t count)
+{
+    uint8_t block[CONVOY_STATES_BLOCK];
+    if (count < CONVOY_STATES_BLOCK) {
+        if (count < CONVOY_STATES_WORD) {
+            convoy_word_store_part(into, convoy_word_load_part(from, count), count);
+        } else {
+            uint64_t last = convoy_word_load(from + count - CONVOY_STATES_WORD);
+            convoy_word_store(into, convoy_word_load(from));
+            convoy_word_store(into + count - CONVOY_STATES_WORD, last);
+        }
+        return;
+    }
+    size_t last = count - CONVOY_STATES_BLOCK;
+    for (size_t done = 0; done < last; done += CONVOY_STATES_BLOCK) {
+        memcpy(block, from + done, sizeof block);
+        memcpy(into + done, block, sizeof block);
+    }
+    memcpy(block, from + last, sizeof block);
+    memcpy(into + last, block, sizeof block);
+}
+
 /* Lists of `members` members that lie `stride` bytes apart. */
 struct convoy_states_lists {
     const uint8_t *first;
@@ -159,8 +182,8 @@ static inline uint64_t convoy_merge_word(const struct convoy_states_lists *lists
     return lowest;
 }
 
-static inline void convoy_merge_part(uint8_t *into, const struct convoy_states_lists *lists, size_t bytes,
-                                     struct convoy_states_seen *seen)
+static inline void convoy_merge_part(uint8_t *into, uint8_t *copy, const struct convoy_states_lists *lists,
+                                     size_t bytes, struct convoy_states_seen *seen)
 {
     const uint8_t *from = lists->first;
     uint64_t lowest = convoy_word_load_part(from, bytes);
@@ -173,10 +196,11 @@ static inline void convoy_merge_part(uint8_t *into, const struct convoy_states_l
     }
     seen->moved |= lowest ^ convoy_word_load_part(into, bytes);
     convoy_word_store_part(into, lowest, bytes);
+    convoy_word_store_part(copy, lowest, bytes);
 }
 
 /* Blocks: `moved` and `top` are gathered by lane. */
-static inline void convoy_merge_block(uint8_t *into, const struct convoy_states_lists *lists, size_t at,
+static inline void convoy_merge_block(uint8_t *into, uint8_t *copy, const struct convoy_states_lists *lists, size_t at,
                                       uint8_t *moved, uint8_t *top)
 {
     uint8_t lowest[CONVOY_STATES_BLOCK];
@@ -196,23 +220,29 @@ static inline void convoy_merge_block(uint8_t *into, const struct convoy_states_
         moved[i] |= last[i] ^ lowest[i];
     }
     memcpy(into + at, lowest, sizeof lowest);
+    memcpy(copy + at, lowest, sizeof lowest);
 }
 
-/* MIN over all lists at once. into: the outcome of the round before, which may be anything. */
-static inline struct convoy_states_seen convoy_states_merge(uint8_t *into, const struct convoy_states_lists *lists,
-                                                            size_t count)
+/* MIN over all lists at once. into: the outcome of the round before, which may be anything. copy: gets the new one, too;
+ * may be `into`. */
+static inline struct convoy_states_seen convoy_states_merge(uint8_t *into, uint8_t *copy,
+                                                            const struct convoy_states_lists *lists, size_t count)
 {
     struct convoy_states_seen seen = {0, 0};
     if (count < CONVOY_STATES_WORD) {
-        convoy_merge_part(into, lists, count, &seen);
+        convoy_merge_part(into, copy, lists, count, &seen);
         return seen;
     }
     if (count < CONVOY_STATES_BLOCK) {
         size_t at = count - CONVOY_STATES_WORD;
         uint64_t last = convoy_word_load(into + at);
-        convoy_word_store(into, convoy_merge_word(lists, 0, convoy_word_load(into), &seen));
+        uint64_t first = convoy_merge_word(lists, 0, convoy_word_load(into), &seen);
+        convoy_word_store(into, first);
+        convoy_word_store(copy, first);
         if (at != 0) {
-            convoy_word_store(into + at, convoy_merge_word(lists, at, last, &seen));
+            uint64_t rest = convoy_merge_word(lists, at, last, &seen);
+            convoy_word_store(into + at, rest);
+            convoy_word_store(copy + at, rest);
         }
         return seen;
     }
@@ -220,9 +250,9 @@ static inline struct convoy_states_seen convoy_states_merge(uint8_t *into, const
     uint8_t top[CONVOY_STATES_BLOCK] = {0};
     size_t last = count - CONVOY_STATES_BLOCK;
     for (size_t at = 0; at < last; at += CONVOY_STATES_BLOCK) {
-        convoy_merge_block(into, lists, at, moved, top);
+        convoy_merge_block(into, copy, lists, at, moved, top);
     }
-    convoy_merge_block(into, lists, last, moved, top); /* where it overlaps it finds what was just written */
+    convoy_merge_block(into, copy, lists, last, moved, top); /* where it overlaps it finds what was just written */
     seen.moved = convoy_word_load(moved) | convoy_word_load(moved + CONVOY_STATES_WORD);
     seen.unknown = convoy_word_unknown(convoy_word_load(top)) | convoy_word_unknown(convoy_word_load(top + CONVOY_STATES_WORD));
     return seen;

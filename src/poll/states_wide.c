@@ -75,7 +75,8 @@ struct lanes {
     __m256i top;
 };
 
-INLINE_AVX2 void merge_block(uint8_t *into, const struct convoy_states_lists *lists, size_t at, struct lanes *lanes)
+INLINE_AVX2 void merge_block(uint8_t *into, uint8_t *copy, const struct convoy_states_lists *lists, size_t at,
+                             struct lanes *lanes)
 {
     const uint8_t *from = lists->first + at;
     __m256i lowest = block_load(from);
@@ -89,17 +90,18 @@ INLINE_AVX2 void merge_block(uint8_t *into, const struct convoy_states_lists *li
     lanes->top = top;
     lanes->moved = _mm256_or_si256(lanes->moved, _mm256_xor_si256(lowest, block_load(into + at)));
     block_store(into + at, lowest);
+    block_store(copy + at, lowest);
 }
 
-WITH_AVX2 struct convoy_states_seen convoy_states_merge_wide(uint8_t *into, const struct convoy_states_lists *lists,
-                                                             size_t count)
+WITH_AVX2 struct convoy_states_seen convoy_states_merge_wide(uint8_t *into, uint8_t *copy,
+                                                             const struct convoy_states_lists *lists, size_t count)
 {
     struct lanes lanes = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     size_t last = count - WIDE;
     for (size_t at = 0; at < last; at += WIDE) {
-        merge_block(into, lists, at, &lanes);
+        merge_block(into, copy, lists, at, &lanes);
     }
-    merge_block(into, lists, last, &lanes); /* where it overlaps it finds what was just written */
+    merge_block(into, copy, lists, last, &lanes); /* where it overlaps it finds what was just written */
     return (struct convoy_states_seen){.moved = block_or(lanes.moved), .unknown = block_unknown(lanes.top)};
 }
 
@@ -115,9 +117,10 @@ bool convoy_states_copy_wide(uint8_t *into, const uint8_t *from, size_t count)
     return convoy_states_copy(into, from, count);
 }
 
-struct convoy_states_seen convoy_states_merge_wide(uint8_t *into, const struct convoy_states_lists *lists, size_t count)
+struct convoy_states_seen convoy_states_merge_wide(uint8_t *into, uint8_t *copy, const struct convoy_states_lists *lists,
+                                                   size_t count)
 {
-    return convoy_states_merge(into, lists, count);
+    return convoy_states_merge(into, copy, lists, count);
 }
 
 #endif

@@ -11,6 +11,7 @@
 bool convoy_states_are_wide(void);
 
 bool convoy_states_copy_wide(uint8_t *into, const uint8_t *from, size_t count);
-struct convoy_states_seen convoy_states_merge_wide(uint8_t *into, const struct convoy_states_lists *lists, size_t count);
+struct convoy_states_seen convoy_states_merge_wide(uint8_t *into, uint8_t *copy, const struct convoy_states_lists *lists,
+                                                   size_t count);
 
 #endif

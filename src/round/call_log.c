@@ -126,7 +126,7 @@ int32_t convoy_call_log_create(uint32_t entries, uint32_t entry_bytes, struct co
 {
     uint32_t count = power_of_two(entries);
     size_t entry_words = (FRONT_WORDS + HEADER_WORDS + words_of(entry_bytes) + LINE_WORDS - 1) / LINE_WORDS * LINE_WORDS;
-    struct convoy_call_log *log = convoy_memory_zalloc(sizeof *log);
+    struct convoy_call_log *log = convoy_memory_aligned(CONVOY_LINE_BYTES, sizeof *log);
     if (log == NULL) {
         return CONVOY_NO_MEMORY;
     }
@@ -242,7 +242,6 @@ void convoy_call_form_make(struct convoy_call_form *form_out, struct convoy_call
     form_out->input_bytes = kept(header->input_bytes, log->entry_bytes);
     form_out->output_bytes = kept(end->output_bytes, log->entry_bytes - words_of(form_out->input_bytes) * WORD);
     form_out->words[5] = pair(header->operation, (uint32_t)end->status);
-    form_out->words[7] = pair(0, form_out->list_count);
     form_out->words[8] = pair(header->input_bytes, end->output_bytes);
     for (uint32_t i = 0; i < form_out->list_count; i++) {
         const struct convoy_call_list *list = &header->lists[i];
@@ -296,7 +295,7 @@ void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_c
     put_word(&to[3], values->tag);
     put_word(&to[4], duration_ns);
     put_word(&to[6], pair(values->votes, values->votes_and));
-    put_word(&to[7], form->words[7] | values->votes_or);
+    put_word(&to[7], pair(values->votes_or, form->list_count));
     if (__builtin_expect(atomic_load_explicit(to - 1, memory_order_relaxed) != form->id, 0)) {
         put_constant(to, form);
     }

@@ -20,9 +20,10 @@
 #include "round/engine.h"
 
 #include <assert.h>
+#include "core/memory.h"
+
 #include <stdatomic.h>
 
-#define CONVOY_LINE_BYTES 64u
 #define CONVOY_CELL_INLINE_BYTES 32u
 
 #define CONVOY_SEAL_NONE 0u

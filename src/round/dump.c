@@ -110,7 +110,8 @@ static json_t *dump_member(const struct convoy_engine *engine, uint32_t member, 
 
 json_t *convoy_engine_dump(struct convoy_engine *engine)
 {
-    uint64_t published = atomic_load_explicit(&engine->published_ns, memory_order_relaxed);
+    uint64_t published =
+        convoy_engine_latest(engine, atomic_load_explicit(&engine->published_ns, memory_order_relaxed));
     json_t *members = json_array();
     uint32_t local = 0;
     for (uint32_t member = 0; member < engine->member_count; member++) {

@@ -126,6 +126,7 @@ static struct convoy_engine *engine_create(const struct convoy_engine_options *o
     engine->generation = 1;
     engine->next_round = 1;
     engine->ended_status = CONVOY_CLOSED;
+    engine->base = convoy_ticks_both();
     (void)pthread_mutex_init(&engine->report_lock, NULL);
     return engine;
 }
@@ -197,6 +198,11 @@ void convoy_engine_close(struct convoy_engine *engine, uint64_t deadline_ns)
 const struct convoy_stats_wait *convoy_engine_waited(const struct convoy_engine *engine)
 {
     return &engine->waited;
+}
+
+const struct convoy_round_summary *convoy_engine_summary(const struct convoy_engine *engine)
+{
+    return &engine->summary;
 }
 
 const struct convoy_engine_counters *convoy_engine_counters(const struct convoy_engine *engine)

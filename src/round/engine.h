@@ -107,6 +107,9 @@ json_t *convoy_engine_dump(struct convoy_engine *engine);
  * clock was worth reading. */
 const struct convoy_stats_wait *convoy_engine_waited(const struct convoy_engine *engine);
 
+/* Of the last round that ended OK. */
+const struct convoy_round_summary *convoy_engine_summary(const struct convoy_engine *engine);
+
 /* Events since open. */
 struct convoy_engine_counters {
     _Atomic uint64_t members_lost;

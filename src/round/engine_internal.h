@@ -17,6 +17,7 @@
 #include "core/fault.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "core/ticks.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -76,34 +77,38 @@ struct convoy_round_pass {
 };
 
 struct convoy_engine {
-    /* What every round touches, in few cache lines: the first round after a pause finds all of them cold. */
+    /* What a short round touches, in few cache lines: the first round after a pause finds all of them cold. */
     struct convoy_quick_front front; /* first: see quick.h */
     uint64_t next_round;
     uint64_t own_words[2];            /* last words of own cells, by parity */
     struct convoy_cell *own_cells[2]; /* by parity */
-    uint32_t local_count;
-    uint32_t local_index;
-    uint64_t cold_prints[2];     /* fingerprint that own cold lines hold, by parity; 0 = none */
-    uint8_t *cells;              /* all cells: [local_count][2] of cell_bytes */
+    uint64_t cold_prints[2];          /* fingerprint that own cold lines hold, by parity; 0 = none */
+    uint8_t *cells;                   /* all cells: [local_count][2] of cell_bytes */
     size_t cell_bytes;
+    uint32_t local_count;
     _Atomic uint32_t generation; /* [any] */
+    uint32_t operation_count;    /* may wrap */
+    uint32_t operation_salt;     /* constant after open */
+    struct convoy_round_summary summary;
+    struct convoy_stats_wait waited; /* of the last operation */
+    _Atomic uint64_t operation;      /* [any] the open one, else the last one */
+    _Atomic uint64_t round;          /* [any] of the open operation, else of the last finished one */
+    _Atomic uint64_t quick_ticks;    /* [any] core/ticks.h: when the last short round ended */
+    struct convoy_waiting waiting;
+    struct convoy_segment segment; /* its base */
+
+    /* What others touch as well. */
+    uint32_t local_index;
     uint32_t loss_count;         /* members known dead or closed, excluded ones included */
-    uint32_t operation_count; /* may wrap */
-    uint32_t operation_salt;  /* constant after open */
     uint32_t error_member;       /* whose error row ended the last round, or member_count */
     int32_t ended_status;
     _Atomic uint32_t state;      /* [any] enum convoy_engine_state */
     _Atomic uint32_t is_unread;  /* [any] the operation's end was not returned by test, wait or abandon yet */
-    _Atomic uint64_t operation;    /* [any] the open one, else the last one */
-    _Atomic uint64_t round;        /* [any] of the open operation, else of the last finished one */
-    _Atomic uint64_t published_ns; /* [any] coarse CLOCK_MONOTONIC of its publish */
-    _Atomic uint64_t finished_ns;  /* [any] coarse, of the last finished round */
+    _Atomic uint64_t published_ns; /* [any] coarse CLOCK_MONOTONIC of its publish; not of short rounds */
+    _Atomic uint64_t finished_ns;  /* [any] coarse, of the last finished round; not of short ones */
     _Atomic uint32_t was_stuck;    /* [any] a wait for it has ended without a result */
     uint32_t member_count;
-    struct convoy_round_summary summary;
-    struct convoy_stats_wait waited; /* of the last operation */
     bool stops_at_arrival; /* collect says ARRIVED instead of ending the round (quick.c) */
-    struct convoy_waiting waiting;
 
     /* constant after open */
     struct convoy_runtime *runtime;
@@ -112,7 +117,7 @@ struct convoy_engine {
     uint32_t own_index;
     uint32_t *local_members; /* [local_count] member index of each local position, ascending */
     struct convoy_local local;
-    struct convoy_segment segment;
+    struct convoy_ticks base; /* when it was opened */
     struct convoy_remote *remote; /* NULL with one host */
     size_t blob_bytes_max;
     uint64_t timeout_ns;
@@ -277,6 +282,9 @@ void convoy_engine_report_fill(struct convoy_engine *engine, int32_t status, uin
 /* [any thread] Nanoseconds since a member of this host was heard whose last published round this is: by the end of this
  * member's last round at the latest. UINT64_MAX: never. */
 uint64_t convoy_engine_age(const struct convoy_engine *engine, uint64_t last_round, uint64_t now_ns);
+
+/* `ns`, or when the last short round ended, if that was later. [any] */
+uint64_t convoy_engine_latest(const struct convoy_engine *engine, uint64_t ns);
 
 /* The later of a local member's two cells that is published, or NULL. */
 const struct convoy_cell *convoy_engine_last_cell(const struct convoy_engine *engine, uint32_t local);

@@ -16,6 +16,8 @@
 
 #define CONVOY_QUICK_NOBODY UINT32_MAX
 
+struct convoy_cell;
+
 /* What begin looks at: the first member of the engine. */
 struct convoy_quick_front {
     _Atomic uint32_t generation; /* in which rounds may start the short way now, or NOBODY: an operation is open or
@@ -24,11 +26,14 @@ struct convoy_quick_front {
     uint8_t *payload;            /* of the next round */
 };
 
-/* What does not change between such rounds. All zero: none was noted. */
+/* What such rounds have in common. All zero: none was noted. */
 struct convoy_quick {
     uint32_t generation;
+    uint32_t votes; /* these three are the coming round's */
+    uint64_t tag;
+    uint32_t payload_bytes;
     uint64_t fingerprint;
-    struct convoy_contribution contribution; /* votes, tag and payload_bytes are the coming round's */
+    struct convoy_contribution contribution; /* but for the three above */
 };
 
 /* How a round went. OVER: payloads in member order, `stride` bytes apart; they stay until this member's next round. */
@@ -51,8 +56,16 @@ enum convoy_quick_end {
 struct convoy_quick_call {
     uint64_t timeout_ns; /* 0 = the group's default */
     struct convoy_error *error;
-    void (*idle)(void *user); /* called once the others have what they need, while their cells come; may be NULL */
+    void (*idle)(void *user); /* called once the others have what they need, while their cells come; may be NULL. What
+                                 the engine says of the round before is still there then. */
     void *idle_user;
+};
+
+/* What the others' cells say beside their payloads. */
+struct convoy_quick_seen {
+    uint32_t votes_and;
+    uint32_t votes_or;
+    bool is_alike; /* contributions like this member's own */
 };
 
 /* After an operation that ended OK: the next one may go the short way. Where none can, nothing is noted. */
@@ -66,9 +79,19 @@ static inline uint8_t *convoy_engine_quick_begin(const struct convoy_engine *eng
     return generation == quick->generation ? front->payload : NULL;
 }
 
-/* Contributes quick->contribution and waits for the others. */
-enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
-                                                const struct convoy_quick_call *call,
-                                                struct convoy_quick_round *round_out);
+/* The round itself is in round/quick_path.h, so that it becomes a part of its callers. What it leaves to others: */
+
+/* Pauses, then yields, until a cell holds the word. false: who waits longer than that needs a clock. */
+bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell, uint64_t word,
+                              uint64_t timeout_ns);
+
+/* Waits as the whole way does, but comes back when all are there. OVER: they are, and `seen_out` is as expected. ENDED:
+ * with round_out->status. */
+enum convoy_quick_end convoy_engine_quick_wait_long(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                                    const struct convoy_quick_call *call,
+                                                    struct convoy_quick_seen *seen_out, int32_t *status_out);
+
+/* Wakes members that sleep; how many wakes that took. */
+uint32_t convoy_engine_quick_wake(struct convoy_engine *engine);
 
 #endif

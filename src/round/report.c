@@ -33,6 +33,17 @@ static void report_from_cell(struct convoy_member_report *row, const struct conv
     row->policy = cell->cold.policy;
 }
 
+uint64_t convoy_engine_latest(const struct convoy_engine *engine, uint64_t ns)
+{
+    uint64_t ticks = atomic_load_explicit(&engine->quick_ticks, memory_order_relaxed);
+    if (ticks == 0) {
+        return ns;
+    }
+    struct convoy_ticks now = convoy_ticks_both();
+    uint64_t quick_ns = convoy_ticks_ns(&engine->base, &now, ticks);
+    return quick_ns > ns ? quick_ns : ns;
+}
+
 uint64_t convoy_engine_age(const struct convoy_engine *engine, uint64_t last_round, uint64_t now_ns)
 {
     uint64_t round = atomic_load_explicit(&engine->round, memory_order_relaxed);
@@ -41,6 +52,7 @@ uint64_t convoy_engine_age(const struct convoy_engine *engine, uint64_t last_rou
     }
     uint64_t seen = last_round >= round ? atomic_load_explicit(&engine->published_ns, memory_order_relaxed)
                                         : atomic_load_explicit(&engine->finished_ns, memory_order_relaxed);
+    seen = convoy_engine_latest(engine, seen);
     /* Nothing was published or finished here yet: whatever lies there was not seen to arrive. */
     return seen != 0 ? convoy_deadline_left(seen, now_ns) : UINT64_MAX;
 }

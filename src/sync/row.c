@@ -18,51 +18,6 @@ bool convoy_row_is_narrow(const int64_t *values, uint32_t count)
     return true;
 }
 
-static inline int64_t value_load(const uint8_t *values, uint32_t at)
-{
-    int64_t value;
-    memcpy(&value, values + 8u * (size_t)at, sizeof value);
-    return value;
-}
-
-static inline void narrow_store(uint8_t *out, uint32_t at, int64_t value)
-{
-    int32_t narrow = (int32_t)value;
-    memcpy(out + 4u * (size_t)at, &narrow, sizeof narrow);
-}
-
-/* A value that fits 32 bits has nothing above them once it is shifted to be not negative. */
-static inline uint64_t narrow_excess(int64_t value)
-{
-    return (uint64_t)value + 0x80000000u;
-}
-
-size_t convoy_row_put_shortest(const void *values, uint32_t count, uint8_t *out)
-{
-    const uint8_t *from = values;
-    uint64_t excess = 0;
-    uint32_t i = 0;
-    for (; count - i >= 4; i += 4) {
-        int64_t value[4] = {value_load(from, i), value_load(from, i + 1), value_load(from, i + 2),
-                            value_load(from, i + 3)};
-        excess |= narrow_excess(value[0]) | narrow_excess(value[1]) | narrow_excess(value[2]) | narrow_excess(value[3]);
-        narrow_store(out, i, value[0]);
-        narrow_store(out, i + 1, value[1]);
-        narrow_store(out, i + 2, value[2]);
-        narrow_store(out, i + 3, value[3]);
-    }
-    for (; i < count; i++) {
-        int64_t value = value_load(from, i);
-        excess |= narrow_excess(value);
-        narrow_store(out, i, value);
-    }
-    if (excess >> 32 == 0) {
-        return 4u * (size_t)count;
-    }
-    memcpy(out, values, 8u * (size_t)count);
-    return 8u * (size_t)count;
-}
-
 size_t convoy_row_put(const int64_t *values, uint32_t count, bool is_narrow, uint8_t *out)
 {
     if (!is_narrow) {
@@ -70,16 +25,9 @@ size_t convoy_row_put(const int64_t *values, uint32_t count, bool is_narrow, uin
         return 8u * (size_t)count;
     }
     for (uint32_t i = 0; i < count; i++) {
-        narrow_store(out, i, values[i]);
+        convoy_row_narrow_store(out, i, values[i]);
     }
     return 4u * (size_t)count;
-}
-
-static inline int64_t narrow_load(const uint8_t *bytes, uint32_t at)
-{
-    int32_t value;
-    memcpy(&value, bytes + 4u * (size_t)at, sizeof value);
-    return value;
 }
 
 void convoy_row_take(int64_t *restrict values_out, uint32_t count, bool is_narrow, const uint8_t *restrict bytes)
@@ -88,15 +36,8 @@ void convoy_row_take(int64_t *restrict values_out, uint32_t count, bool is_narro
         memcpy(values_out, bytes, 8u * (size_t)count);
         return;
     }
-    uint32_t i = 0;
-    for (; count - i >= 4; i += 4) {
-        values_out[i] = narrow_load(bytes, i);
-        values_out[i + 1] = narrow_load(bytes, i + 1);
-        values_out[i + 2] = narrow_load(bytes, i + 2);
-        values_out[i + 3] = narrow_load(bytes, i + 3);
-    }
-    for (; i < count; i++) {
-        values_out[i] = narrow_load(bytes, i);
+    for (uint32_t i = 0; i < count; i++) {
+        values_out[i] = convoy_row_narrow_load(bytes, i);
     }
 }
 

@@ -14,6 +14,7 @@
 
 #include "convoy/sync.h"
 #include "sync/mask.h"
+#include "sync/row_short.h"
 
 #define CONVOY_ROW_BYTES_MAX (8u * CONVOY_SYNC_COLUMNS_MAX + 4u + 8u + CONVOY_MASK_BYTES_MAX + 1u)
 
@@ -30,10 +31,6 @@ bool convoy_row_is_narrow(const int64_t *values, uint32_t count);
 /* Writes values as 4 or 8 bytes each; returns the length. Reading takes as many bytes. Any alignment of bytes. */
 size_t convoy_row_put(const int64_t *values, uint32_t count, bool is_narrow, uint8_t *out);
 void convoy_row_take(int64_t *restrict values_out, uint32_t count, bool is_narrow, const uint8_t *restrict bytes);
-
-/* Writes values of any alignment as 4 bytes each if all fit, else as 8; returns the length: what encode makes of a row
- * without slot and mask. out has room for 8 bytes each. */
-size_t convoy_row_put_shortest(const void *values, uint32_t count, uint8_t *out);
 
 /* Longest contribution. */
 size_t convoy_row_bytes_max(const struct convoy_row_form *form);

@@ -32,7 +32,7 @@ int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convo
     if (status != CONVOY_OK) {
         return status;
     }
-    struct convoy_sync *sync = convoy_memory_zalloc(sizeof *sync);
+    struct convoy_sync *sync = convoy_memory_aligned(CONVOY_LINE_BYTES, sizeof *sync);
     if (sync == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "sync gather: no memory for %zu bytes", sizeof *sync);
     }
@@ -53,6 +53,9 @@ int32_t convoy_sync_open(const struct convoy_sync_options *options, struct convo
         convoy_sync_close(sync);
         return status;
     }
+    sync->width = grid->width;
+    sync->rows = sync->gather.rows;
+    sync->own_row = sync->rows + (size_t)sync->own_index * grid->width;
     *sync_out = sync;
     return CONVOY_OK;
 }

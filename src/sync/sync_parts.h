@@ -3,7 +3,6 @@
 #ifndef CONVOY_SYNC_SYNC_PARTS_H
 #define CONVOY_SYNC_SYNC_PARTS_H
 
-#include "round/call_log.h"
 #include "round/quick.h"
 #include "sync/alone.h"
 #include "sync/placement.h"
@@ -14,19 +13,23 @@
 enum { CONVOY_SYNC_RESULT_WORDS = 8 };
 
 struct convoy_sync {
+    /* What a short round touches, in few cache lines. */
     struct convoy_engine *engine;
-    const int32_t *member_ids;
+    int64_t *rows;      /* gather's */
+    int64_t *own_row;   /* in them */
+    uint32_t width;     /* grid's */
     uint32_t own_index;
     convoy_operation operation; /* last one published here; the group's others are no gathers */
+    uint64_t checked[CONVOY_SYNC_RESULT_WORDS]; /* arrays and capacities of the last result that passed the check */
+    struct convoy_quick quick; /* of a plain round that filled the whole table (quick.c); its end is not touched */
+
+    const int32_t *member_ids;
     struct convoy_grid grid;
     struct convoy_gather gather;
     struct convoy_placement placement;
     struct convoy_alone alone;
     struct convoy_round_header header; /* all but the policy */
-    uint64_t checked[CONVOY_SYNC_RESULT_WORDS]; /* arrays and capacities of the last result that passed the check */
     int64_t ended_row[CONVOY_SYNC_COLUMNS_MAX]; /* what was contributed to a short round that ended the whole way */
-    struct convoy_call_values values; /* of the last short round */
-    struct convoy_quick quick; /* of a plain round that filled the whole table (quick.c) */
 };
 
 _Static_assert(offsetof(struct convoy_sync_result, report) - offsetof(struct convoy_sync_result, table) ==

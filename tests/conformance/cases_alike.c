@@ -15,6 +15,7 @@
 
 #define ALIKE_ROUNDS 400u
 #define ALIKE_LATE_NS 3000000
+#define ALIKE_COARSE_NS 20000000 /* some ages are by a clock that moves every few milliseconds */
 
 static const struct convoy_sync_schema alike_schema = {
     .struct_size = sizeof alike_schema, .builtin = "sglang-8", .builtin_length = 8};
@@ -34,16 +35,20 @@ static size_t alike_count(uint32_t round)
     return counts[round / 8 % (sizeof counts / sizeof counts[0])];
 }
 
+static int64_t alike_now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 /* Comes late without sleeping. */
 static void alike_dawdle(void)
 {
-    struct timespec start;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &start);
+    int64_t start = alike_now_ns();
     do {
         (void)sched_yield();
-        (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < ALIKE_LATE_NS);
+    } while (alike_now_ns() - start < ALIKE_LATE_NS);
 }
 
 static void alike_fill(struct suite *suite, uint32_t round)
@@ -299,11 +304,47 @@ static void case_alike_read(struct suite *suite)
     alike_expect_memory(suite, 4000, 0);
 }
 
+static void alike_expect_age(const struct suite *suite, int64_t least, int64_t before)
+{
+    json_t *dump = describe_group(suite->member, CONVOY_TOPIC_DUMP);
+    int64_t most = alike_now_ns() - before + ALIKE_COARSE_NS;
+    const json_t *members = json_object_get(dump, "members");
+    EXPECT(describe_number(dump, "age_ns") >= least && describe_number(dump, "age_ns") <= most);
+    for (size_t i = 0; i < SUITE_MEMBERS; i++) {
+        const json_t *member = json_array_get(members, i);
+        if (suite_is_neighbour(suite, (uint32_t)i)) { /* of others, a leader's look is the last that was heard */
+            EXPECT(describe_number(member, "age_ns") >= least && describe_number(member, "age_ns") <= most);
+        }
+    }
+    json_decref(dump);
+}
+
+/* How long ago the last round was, when rounds take no look at the clock. */
+static void case_alike_age(struct suite *suite)
+{
+    suite_open(suite);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        int64_t before = 0;
+        for (uint8_t round = 0; round < 20; round++) {
+            before = alike_now_ns();
+            suite_expect_round(suite, 8, round % 5);
+        }
+        alike_expect_age(suite, 0, before);
+        int64_t after = alike_now_ns();
+        for (uint32_t i = 0; i < 4; i++) {
+            alike_dawdle();
+        }
+        alike_expect_age(suite, alike_now_ns() - after, before);
+        rank_barrier(suite->rank);
+    }
+}
+
 const struct suite_case suite_alike_cases[] = {
     {.name = "test_conformance_alike_rounds", .run = case_alike},
     {.name = "test_conformance_alike_rounds_disturbed", .run = case_alike_disturbed},
     {.name = "test_conformance_alike_rounds_refused", .run = case_alike_refused},
     {.name = "test_conformance_alike_rounds_late", .run = case_alike_late},
+    {.name = "test_conformance_alike_rounds_have_an_age", .run = case_alike_age},
     {.name = "test_conformance_alike_rounds_read_from_another_thread", .run = case_alike_read},
 };
 const size_t suite_alike_count = sizeof suite_alike_cases / sizeof suite_alike_cases[0];

@@ -323,13 +323,35 @@ void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_
     quick_out->generation = 0;
 }
 
-enum convoy_quick_end convoy_engine_quick_round(struct convoy_engine *engine, const struct convoy_quick *quick,
-                                                const struct convoy_quick_call *call,
-                                                struct convoy_quick_round *round_out)
+bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell, uint64_t word,
+                              uint64_t timeout_ns)
+{
+    (void)engine;
+    (void)cell;
+    (void)word;
+    (void)timeout_ns;
+    return false;
+}
+
+enum convoy_quick_end convoy_engine_quick_wait_long(struct convoy_engine *engine, const struct convoy_quick *quick,
+                                                    const struct convoy_quick_call *call,
+                                                    struct convoy_quick_seen *seen_out, int32_t *status_out)
 {
     (void)engine;
     (void)quick;
     (void)call;
-    (void)round_out;
-    return CONVOY_QUICK_CLOSED;
+    (void)seen_out;
+    *status_out = CONVOY_INVARIANT;
+    return CONVOY_QUICK_ENDED;
+}
+
+uint32_t convoy_engine_quick_wake(struct convoy_engine *engine)
+{
+    (void)engine;
+    return 0;
+}
+
+const struct convoy_round_summary *convoy_engine_summary(const struct convoy_engine *engine)
+{
+    return &engine->summary;
 }

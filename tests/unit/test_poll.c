@@ -350,9 +350,8 @@ static void recorded_whole(void *user, const struct convoy_poll_record *record)
     recorded->may_repeat = record->may_repeat;
 }
 
-static bool recorded_repeat(void *user, const struct convoy_call_values *values, enum convoy_poll_moved moved)
+static bool recorded_repeat(void *user, const struct convoy_call_values *values)
 {
-    (void)moved;
     struct recorded *recorded = user;
     recorded->repeats++;
     recorded->values = *values;

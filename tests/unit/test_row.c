@@ -39,7 +39,7 @@ static void test_row_of_eight_small_values_is_32_bytes(void **state)
 }
 
 /* Of every length, from any alignment, with one value that does not fit at every place or nowhere. */
-static void test_row_put_shortest_equals_encode(void **state)
+static void test_row_put_shortest_equals_encode_and_is_read_back(void **state)
 {
     (void)state;
     for (uint32_t width = 1; width <= 11; width++) {
@@ -58,6 +58,11 @@ static void test_row_put_shortest_equals_encode(void **state)
             size_t length = convoy_row_encode(&form, values, 0, &mask, expected);
             assert_int_equal(convoy_row_put_shortest(unaligned + 1, width, bytes), length);
             assert_memory_equal(bytes, expected, length);
+            uint8_t read[8 * 12];
+            uint8_t copy[1 + 8 * 12];
+            convoy_row_take_both(read, copy + 1, width, length == 4 * (size_t)width, bytes);
+            assert_memory_equal(read, values, 8 * (size_t)width);
+            assert_memory_equal(copy + 1, values, 8 * (size_t)width);
         }
     }
 }
@@ -160,7 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_row_of_eight_small_values_is_32_bytes),
-        cmocka_unit_test(test_row_put_shortest_equals_encode),
+        cmocka_unit_test(test_row_put_shortest_equals_encode_and_is_read_back),
         cmocka_unit_test(test_row_of_every_kind_reads_back),
         cmocka_unit_test(test_row_that_does_not_fit_is_malformed),
         cmocka_unit_test(test_row_slot_belongs_to_world_gathers_only),

@@ -14,16 +14,18 @@
 #define GUARD 0xa5u
 
 typedef bool (*copy_fn)(uint8_t *into, const uint8_t *from, size_t count);
-typedef struct convoy_states_seen (*merge_fn)(uint8_t *into, const struct convoy_states_lists *lists, size_t count);
+typedef struct convoy_states_seen (*merge_fn)(uint8_t *into, uint8_t *copy, const struct convoy_states_lists *lists,
+                                              size_t count);
 
 static bool copy_narrow(uint8_t *into, const uint8_t *from, size_t count)
 {
     return convoy_states_copy(into, from, count);
 }
 
-static struct convoy_states_seen merge_narrow(uint8_t *into, const struct convoy_states_lists *lists, size_t count)
+static struct convoy_states_seen merge_narrow(uint8_t *into, uint8_t *copy, const struct convoy_states_lists *lists,
+                                              size_t count)
 {
-    return convoy_states_merge(into, lists, count);
+    return convoy_states_merge(into, copy, lists, count);
 }
 
 static uint64_t seed;
@@ -67,6 +69,23 @@ static void test_states_copy_finds_what_is_unknown(void **state)
     }
 }
 
+static void test_states_spread_copies_any_bytes(void **state)
+{
+    (void)state;
+    for (size_t count = 0; count < LENGTH_MAX; count++) {
+        uint8_t from[LENGTH_MAX + 1];
+        uint8_t into[LENGTH_MAX + 2];
+        for (size_t i = 0; i < sizeof from; i++) {
+            from[i] = (uint8_t)draw();
+        }
+        memset(into, GUARD, sizeof into);
+        convoy_states_spread(into + 1, from + 1, count);
+        assert_memory_equal(into + 1, from + 1, count);
+        assert_int_equal(into[0], GUARD);
+        assert_int_equal(into[1 + count], GUARD);
+    }
+}
+
 /* What was there before, the members' lists and the outcome that one loop gives. */
 struct scene {
     uint8_t members[MEMBERS_MAX * STRIDE];
@@ -94,9 +113,14 @@ static void scene_make(struct scene *scene, uint32_t members, size_t length)
 static struct convoy_states_seen scene_merge(struct scene *scene, merge_fn merge)
 {
     const struct convoy_states_lists lists = {scene->members, STRIDE, scene->count};
-    struct convoy_states_seen seen = merge(scene->into + 1, &lists, scene->length);
+    uint8_t copy[LENGTH_MAX + 2];
+    memset(copy, GUARD, sizeof copy);
+    struct convoy_states_seen seen = merge(scene->into + 1, copy + 1, &lists, scene->length);
     assert_int_equal(scene->into[0], GUARD);
     assert_int_equal(scene->into[1 + scene->length], GUARD);
+    assert_int_equal(copy[0], GUARD);
+    assert_int_equal(copy[1 + scene->length], GUARD);
+    assert_memory_equal(copy + 1, scene->into + 1, scene->length);
     return seen;
 }
 
@@ -152,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_states_copy_finds_what_is_unknown),
+        cmocka_unit_test(test_states_spread_copies_any_bytes),
         cmocka_unit_test(test_states_merge_is_min_and_says_what_moved),
         cmocka_unit_test(test_states_wide_is_what_this_machine_has),
     };
