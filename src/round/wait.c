@@ -15,6 +15,8 @@
 
 #define WAIT_YIELD_MIN_NS 100000u
 #define WAIT_USUAL_SHIFT 3 /* moving average over about 8 waits */
+#define WAIT_LOOKS 64u     /* between two yields, where there is a processor for each member: about three times as long as
+                              the yield, during which nothing is noticed */
 
 /* How many processors the members of this host may run on together; 0 while a member is still opening. */
 static uint32_t wait_cpu_count(const struct convoy_engine *engine)
@@ -110,6 +112,17 @@ static int32_t wait_timed_out(struct convoy_engine *engine)
     return CONVOY_TIMED_OUT;
 }
 
+/* A few looks with pauses in between. */
+static int32_t wait_look(struct convoy_engine *engine)
+{
+    int32_t status = convoy_engine_collect(engine);
+    for (uint32_t i = 1; i < WAIT_LOOKS && engine->waiting.pauses != 0 && status == CONVOY_IN_PROGRESS; i++) {
+        convoy_engine_pause();
+        status = convoy_engine_collect(engine);
+    }
+    return status;
+}
+
 /* Yields, then sleeps, until the round ends. A look for dead peers every liveness_ms, whichever way it waits. */
 static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
 {
@@ -120,7 +133,7 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
     engine->waiting.ask_ns = convoy_deadline_after(started, timeout_ns / 4);
     uint64_t look_at = started + CONVOY_NS_PER_MS < started + liveness_ns ? started + CONVOY_NS_PER_MS : started;
     for (;;) {
-        int32_t status = convoy_engine_collect(engine);
+        int32_t status = engine->remote != NULL ? convoy_engine_collect(engine) : wait_look(engine);
         if (status != CONVOY_IN_PROGRESS) {
             convoy_engine_wait_learn(engine, convoy_now_ns() - started);
             return status;
