@@ -62,6 +62,7 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
         .record = convoy_record_poll,
         .repeat = convoy_record_poll_repeat,
         .settle = convoy_record_settle,
+        .keep = convoy_record_keep,
         .record_user = &group->record,
     };
     int32_t status = convoy_poll_open(&poll_options, &group->poll, error);

@@ -184,6 +184,7 @@ static bool record_is_loss(int32_t status)
 void convoy_record_poll(void *user, const struct convoy_poll_record *round)
 {
     struct convoy_record *record = user;
+    convoy_record_settle(record); /* what a short round, which has not ended as such, put aside */
     struct convoy_call_header header; /* what put takes from elsewhere, and unused lists, are not set */
     struct convoy_call_end end;
     struct record_room room;
@@ -241,40 +242,86 @@ static inline void record_late(struct convoy_record *record, enum convoy_record_
     atomic_store_explicit(&record->late, (uint32_t)kind, memory_order_release);
 }
 
-static inline void record_values(const struct convoy_record *record, struct convoy_call_values *values_out)
+static inline struct convoy_call_values record_values(const struct convoy_record *record)
 {
     const struct convoy_round_summary *summary = record->summary;
-    values_out->round = summary->round;
-    values_out->epoch = summary->epoch;
-    values_out->tag = record->late_tag;
-    values_out->votes = record->late_votes;
-    values_out->votes_and = summary->votes_and;
-    values_out->votes_or = summary->votes_or;
-    values_out->input = record->late_input;
-    values_out->output = record->late_output;
+    return (struct convoy_call_values){
+        .round = summary->round,
+        .epoch = summary->epoch,
+        .tag = record->late_tag,
+        .votes = record->late_votes,
+        .votes_and = summary->votes_and,
+        .votes_or = summary->votes_or,
+        .input = record->late_input,
+        .output = record->late_output,
+    };
+}
+
+/* A round into log and counters. */
+static inline void record_write(struct convoy_record *record, enum convoy_record_late kind,
+                                const struct convoy_call_values *values, const struct convoy_stats_wait *waited,
+                                uint64_t call_ns)
+{
+    if (kind == CONVOY_RECORD_LATE_POLL) {
+        convoy_call_log_put_form(record->log, &record->form, values, call_ns);
+        convoy_stats_round_ok(record->stats, record->form_operation, record->form_entries, record->form_entries, waited,
+                              call_ns);
+    } else {
+        convoy_call_log_put_form(record->log, &record->sync_forms[1], values, call_ns);
+        convoy_stats_round_ok(record->stats, CONVOY_OPERATION_SYNC, 1, record->width * 8u, waited, call_ns);
+    }
+}
+
+__attribute__((noinline)) static void record_write_kept(struct convoy_record *record, uint32_t count)
+{
+    for (uint32_t i = CONVOY_MUTATED(kept_record_lost) ? 1 : 0; i < count; i++) {
+        const struct convoy_record_kept *kept = &record->kept[i];
+        record_write(record, kept->kind, &kept->values, &kept->waited, kept->call_ns);
+    }
+    atomic_store_explicit(&record->kept_count, 0, memory_order_release);
 }
 
 void convoy_record_settle(void *user)
 {
     struct convoy_record *record = user;
-    struct convoy_call_values values;
     uint32_t late = atomic_load_explicit(&record->late, memory_order_acquire);
+    uint32_t kept_count = atomic_load_explicit(&record->kept_count, memory_order_relaxed);
+    if (__builtin_expect(kept_count != 0, 0)) {
+        record_write_kept(record, kept_count);
+    }
     if (late == CONVOY_RECORD_WRITTEN) {
         return;
     }
-    record_values(record, &values);
-    if (CONVOY_MUTATED(late_record_lost)) {
-        late = CONVOY_RECORD_WRITTEN;
+    if (!CONVOY_MUTATED(late_record_lost)) {
+        struct convoy_call_values values = record_values(record);
+        record_write(record, late, &values, record->waited, record->late_ns);
     }
-    if (late == CONVOY_RECORD_LATE_POLL) {
-        convoy_call_log_put_form(record->log, &record->form, &values, record->late_ns);
-        convoy_stats_round_ok(record->stats, record->form_operation, record->form_entries, record->form_entries,
-                              record->waited, record->late_ns);
-    } else if (late == CONVOY_RECORD_LATE_SYNC) {
-        convoy_call_log_put_form(record->log, &record->sync_forms[1], &values, record->late_ns);
-        convoy_stats_round_ok(record->stats, CONVOY_OPERATION_SYNC, 1, record->width * 8u, record->waited,
-                              record->late_ns);
+    atomic_store_explicit(&record->late, CONVOY_RECORD_WRITTEN, memory_order_release);
+}
+
+void convoy_record_keep(void *user)
+{
+    struct convoy_record *record = user;
+    uint32_t late = atomic_load_explicit(&record->late, memory_order_acquire);
+    uint32_t count = atomic_load_explicit(&record->kept_count, memory_order_relaxed);
+    if (late == CONVOY_RECORD_WRITTEN) {
+        return;
     }
+    const struct convoy_call_form *form = late == CONVOY_RECORD_LATE_POLL ? &record->form : &record->sync_forms[1];
+    struct convoy_record_kept *kept = &record->kept[count % CONVOY_RECORD_KEPT];
+    if (count == CONVOY_RECORD_KEPT || form->input_bytes + form->output_bytes > sizeof kept->bytes) {
+        convoy_record_settle(record);
+        return;
+    }
+    kept->values = record_values(record);
+    kept->kind = late;
+    kept->call_ns = record->late_ns;
+    kept->waited = *record->waited;
+    memcpy(kept->bytes, kept->values.input, form->input_bytes);
+    memcpy(kept->bytes + form->input_bytes, kept->values.output, form->output_bytes);
+    kept->values.input = kept->bytes;
+    kept->values.output = kept->bytes + form->input_bytes;
+    atomic_store_explicit(&record->kept_count, count + 1, memory_order_release);
     atomic_store_explicit(&record->late, CONVOY_RECORD_WRITTEN, memory_order_release);
 }
 
@@ -286,6 +333,7 @@ bool convoy_record_poll_repeat(void *user, const struct convoy_call_values *valu
         return false;
     }
     uint32_t entries = record->form_entries;
+    convoy_record_settle(record); /* as convoy_record_poll */
     uint64_t call_ns = record_take_time(record);
     record_stall(record, entries == 0 || record_has_moved(record, record->form_shape, values->output, entries));
     record->is_broken = false;
@@ -444,6 +492,7 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
 {
     const struct convoy_record_input *input = &record->inputs[record->input];
     bool has_row = input->count != 0;
+    convoy_record_settle(record); /* as convoy_record_poll */
     if (round->status != CONVOY_OK || !record->is_gathering || round->result->table == NULL ||
         !record->has_sync_forms[has_row]) {
         record_sync_whole(record, round);

@@ -35,6 +35,17 @@ enum convoy_record_late {
     CONVOY_RECORD_LATE_SYNC,
 };
 
+/* Such a round put aside, since the next call had no time either: the peers were all there. */
+#define CONVOY_RECORD_KEPT 8u
+#define CONVOY_RECORD_KEPT_BYTES 640u /* of input and output; larger rounds are not put aside */
+struct convoy_record_kept {
+    struct convoy_call_values values;
+    enum convoy_record_late kind;
+    uint64_t call_ns;
+    struct convoy_stats_wait waited;
+    uint8_t bytes[CONVOY_RECORD_KEPT_BYTES];
+};
+
 struct convoy_record {
     /* What a short round touches, in few cache lines. */
     const struct convoy_stats_wait *waited;       /* the engine's, as the next; set when the group has one */
@@ -46,6 +57,7 @@ struct convoy_record {
     uint64_t stalls;     /* notices not logged yet */
     struct convoy_stall stall;
     _Atomic uint32_t late; /* enum convoy_record_late; with that: */
+    _Atomic uint32_t kept_count; /* rounds put aside, all older than the late one */
     uint32_t late_votes;
     uint64_t late_tag;
     uint64_t late_ns; /* how long the call took */
@@ -70,6 +82,7 @@ struct convoy_record {
     uint32_t poll_operation; /* CONVOY_OPERATION_* of the last poll round */
     uint32_t input; /* which of inputs is the open or last sync round's; the other is for the call that starts */
     struct convoy_record_input inputs[2];
+    struct convoy_record_kept kept[CONVOY_RECORD_KEPT];
 };
 
 int32_t convoy_record_open(struct convoy_record *record, uint32_t log_entries, struct convoy_error *error);
@@ -81,12 +94,16 @@ void convoy_record_shrink(struct convoy_record *record);
 /* Whether a round is not written yet. */
 static inline bool convoy_record_is_late(const struct convoy_record *record)
 {
-    return atomic_load_explicit(&record->late, memory_order_acquire) != CONVOY_RECORD_WRITTEN;
+    return atomic_load_explicit(&record->late, memory_order_acquire) != CONVOY_RECORD_WRITTEN ||
+           atomic_load_explicit(&record->kept_count, memory_order_acquire) != 0;
 }
 
-/* Writes it; user is a struct convoy_record. By the thread that is inside the group, before it records anything else or
+/* Writes all of them; user is a struct convoy_record. By the thread that is inside the group, before it records anything else or
  * changes what the late round refers to. */
 void convoy_record_settle(void *user);
+
+/* Puts the late round aside, or writes it where that is not possible. By the same thread, before the same. */
+void convoy_record_keep(void *user);
 
 /* A blocking call starts, which may go the short way: reads the clock on every 16th. */
 static inline void convoy_record_start_short(struct convoy_record *record)

@@ -195,7 +195,8 @@ static inline int32_t gather_current(struct convoy_group *group, const struct co
 {
     int32_t status;
     struct convoy_sync_short round;
-    const struct convoy_quick_call how = {timeout_ns, error, convoy_record_settle, &group->record};
+    const struct convoy_quick_call how = {timeout_ns, error, convoy_record_settle, convoy_record_keep,
+                                          &group->record};
     convoy_record_start_short(&group->record);
     if (result_out->table != NULL && convoy_record_has_sync_form(&group->record)) {
         switch (convoy_sync_quick(group->sync, call, &how, result_out, &round, &status)) {

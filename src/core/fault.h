@@ -67,6 +67,7 @@
     X(gate_ignored)                                                                                                    \
     X(staging_not_demoted)                                                                                             \
     X(late_record_lost)            /* a round that was not written yet is forgotten when the next way is another */   \
+    X(kept_record_lost)            /* the same for one that was put aside */                                           \
     X(min_is_max)                                                                                                      \
     X(absent_is_success)           /* keyed: who does not list a request counts as done */                             \
     X(decided_forgotten)                                                                                               \

@@ -48,6 +48,7 @@ int32_t convoy_poll_open(const struct convoy_poll_options *options, struct convo
     poll->record = options->record;
     poll->repeat = options->repeat;
     poll->settle = options->settle;
+    poll->keep = options->keep;
     poll->record_user = options->record_user;
     poll->has_wide = convoy_states_are_wide();
     poll->own = poll;

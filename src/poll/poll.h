@@ -57,6 +57,7 @@ struct convoy_poll_options {
     uint64_t timeout_ns;                     /* default of a wait; 0 = 5 s */
     convoy_poll_record_fn record;            /* may be NULL */
     convoy_poll_repeat_fn repeat;            /* may be NULL */
+    void (*keep)(void *user);                /* may be NULL; as convoy_quick_call's */
     void (*settle)(void *user);              /* may be NULL; called before what quick.h says of a short round is overwritten */
     void *record_user;
 };
@@ -78,6 +79,7 @@ struct convoy_poll {
     /* What a short round touches, in few cache lines. */
     struct convoy_engine *engine;
     uint64_t timeout_ns;
+    void (*keep)(void *user);
     void (*settle)(void *user);
     void *record_user;
     uint8_t *positional_states;

@@ -205,7 +205,7 @@ int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_ca
                            struct convoy_poll_result *result, struct convoy_error *error)
 {
     const struct convoy_quick_call how = {timeout_ns != 0 ? timeout_ns : poll->timeout_ns, error, poll->settle,
-                                          poll->record_user};
+                                          poll->keep, poll->record_user};
     uint8_t *payload = convoy_engine_quick_begin(poll->engine, &poll->quick.engine);
     size_t count = poll->quick.list_count;
     int32_t status;

@@ -35,7 +35,7 @@ static void quick_published(struct convoy_engine *engine)
 }
 
 bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell, uint64_t word,
-                              uint64_t timeout_ns)
+                              const struct convoy_quick_call *call)
 {
     struct convoy_waiting *waiting = &engine->waiting;
     for (uint32_t i = 0; i < waiting->pauses; i++) {
@@ -48,7 +48,10 @@ bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_
     if (engine->waited.kind < CONVOY_WAIT_YIELD) {
         quick_published(engine);
     }
-    if (convoy_engine_waits_long(engine) || quick_timeout(engine, timeout_ns) < QUICK_PATIENT_NS) {
+    if (call->idle != NULL) {
+        call->idle(call->user);
+    }
+    if (convoy_engine_waits_long(engine) || quick_timeout(engine, call->timeout_ns) < QUICK_PATIENT_NS) {
         return false;
     }
     engine->waited.kind = CONVOY_WAIT_YIELD;
@@ -95,7 +98,7 @@ enum convoy_quick_end convoy_engine_quick_wait_long(struct convoy_engine *engine
     int32_t status = convoy_engine_wait_until(engine, timeout_ns);
     engine->stops_at_arrival = false;
     if (status == CONVOY_ENGINE_ARRIVED) {
-        if (engine->loss_count == 0 && quick_look(engine, quick, timeout_ns, seen_out) && seen_out->is_alike) {
+        if (engine->loss_count == 0 && quick_look(engine, quick, call, seen_out) && seen_out->is_alike) {
             convoy_engine_quick_gate(engine, engine->generation);
             atomic_store_explicit(&engine->is_unread, 0, memory_order_relaxed);
             atomic_store_explicit(&engine->state, CONVOY_ENGINE_IDLE, memory_order_release);

@@ -58,7 +58,10 @@ struct convoy_quick_call {
     struct convoy_error *error;
     void (*idle)(void *user); /* called once the others have what they need, while their cells come; may be NULL. What
                                  the engine says of the round before is still there then. */
-    void *idle_user;
+    void (*keep)(void *user); /* called instead by who comes late, as far as one can guess, so that others may be waiting
+                                 for its return: puts that aside, in short. idle follows if it has to wait after all.
+                                 May be NULL. */
+    void *user;
 };
 
 /* What the others' cells say beside their payloads. */
@@ -83,7 +86,7 @@ static inline uint8_t *convoy_engine_quick_begin(const struct convoy_engine *eng
 
 /* Pauses, then yields, until a cell holds the word. false: who waits longer than that needs a clock. */
 bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell, uint64_t word,
-                              uint64_t timeout_ns);
+                              const struct convoy_quick_call *call);
 
 /* Waits as the whole way does, but comes back when all are there. OVER: they are, and `seen_out` is as expected. ENDED:
  * with round_out->status. */

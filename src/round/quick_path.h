@@ -11,6 +11,8 @@
 #include "round/engine_internal.h"
 #include "round/quick.h"
 
+#define QUICK_REST_TICKS 50000u /* 10 to 50 us where the counter counts cycles, and more where it counts slower */
+
 #define CONVOY_QUICK_INLINE static inline __attribute__((always_inline))
 
 /* Ownership of the next cell's lines has to come back from the processors of those who have read them, which they will
@@ -75,6 +77,19 @@ CONVOY_QUICK_INLINE void quick_fetch(const struct convoy_engine *engine, uint32_
     }
 }
 
+/* What the caller can do while the cells come: all of it when the last round is just over, so that they are on their way;
+ * as little as possible when it comes after a rest, so that they may all be there, and all wait for this member. */
+CONVOY_QUICK_INLINE void quick_aside(const struct convoy_engine *engine, const struct convoy_quick_call *call,
+                                     uint64_t ticks)
+{
+    uint64_t last = atomic_load_explicit(&engine->quick_ticks, memory_order_relaxed);
+    if (__builtin_expect(ticks - last > QUICK_REST_TICKS && call->keep != NULL, 0)) {
+        call->keep(call->user);
+    } else if (call->idle != NULL) {
+        call->idle(call->user);
+    }
+}
+
 /* Contributed: wakes who sleeps, and lets the caller do what can wait while the others' cells come. Returns when that
  * was. */
 CONVOY_QUICK_INLINE uint64_t quick_announce(struct convoy_engine *engine, const struct convoy_quick *quick,
@@ -86,17 +101,16 @@ CONVOY_QUICK_INLINE uint64_t quick_announce(struct convoy_engine *engine, const 
     if (__builtin_expect(atomic_load(&convoy_segment_head(&engine->segment)->sleepers) != 0, 0)) {
         wakes = convoy_engine_quick_wake(engine);
     }
-    if (call->idle != NULL) {
-        call->idle(call->idle_user);
-    }
+    uint64_t ticks = convoy_ticks_now();
+    quick_aside(engine, call, ticks);
     quick_fetch(engine, quick->payload_bytes);
     engine->waited = (struct convoy_stats_wait){.kind = CONVOY_WAIT_NONE, .wakes = wakes};
-    return convoy_ticks_now();
+    return ticks;
 }
 
 /* All cells hold the word; `seen` has whether they are contributions like this member's own, which is one of them. */
 CONVOY_QUICK_INLINE bool quick_look(struct convoy_engine *engine, const struct convoy_quick *quick,
-                                    uint64_t timeout_ns, struct convoy_quick_seen *seen)
+                                    const struct convoy_quick_call *call, struct convoy_quick_seen *seen)
 {
     const uint64_t word = engine->own_words[engine->next_round & 1];
     const size_t stride = 2 * engine->cell_bytes;
@@ -106,7 +120,7 @@ CONVOY_QUICK_INLINE bool quick_look(struct convoy_engine *engine, const struct c
     for (uint32_t left = engine->local_count; left != 0; left--, at += stride) {
         const struct convoy_cell *cell = (const struct convoy_cell *)(const void *)at;
         if (atomic_load_explicit(&cell->word, memory_order_acquire) != word &&
-            !convoy_engine_quick_wait(engine, cell, word, timeout_ns)) {
+            !convoy_engine_quick_wait(engine, cell, word, call)) {
             return false;
         }
         uint32_t votes = CONVOY_MUTATED(votes_not_merged) ? quick->votes : cell->votes;
@@ -157,7 +171,7 @@ CONVOY_QUICK_INLINE enum convoy_quick_end convoy_engine_quick_round(struct convo
     round_out->operation = convoy_engine_operation(engine);
     round_out->summary = &engine->summary;
     uint64_t ticks = quick_announce(engine, quick, call);
-    if (__builtin_expect(!quick_look(engine, quick, call->timeout_ns, &seen) || !seen.is_alike, 0)) {
+    if (__builtin_expect(!quick_look(engine, quick, call, &seen) || !seen.is_alike, 0)) {
         struct convoy_quick_seen late;
         int32_t status;
         if (convoy_engine_quick_wait_long(engine, quick, call, &late, &status) == CONVOY_QUICK_ENDED) {

@@ -10,11 +10,14 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define ALIKE_ROUNDS 400u
 #define ALIKE_LATE_NS 3000000
+#define ALIKE_REST_NS 300000 /* many times what counts as one */
+#define ALIKE_RESTED 60u     /* rounds, fewer than the call log has */
 #define ALIKE_COARSE_NS 20000000 /* some ages are by a clock that moves every few milliseconds */
 
 static const struct convoy_sync_schema alike_schema = {
@@ -43,12 +46,17 @@ static int64_t alike_now_ns(void)
 }
 
 /* Comes late without sleeping. */
-static void alike_dawdle(void)
+static void alike_pass(int64_t duration_ns)
 {
     int64_t start = alike_now_ns();
     do {
         (void)sched_yield();
-    } while (alike_now_ns() - start < ALIKE_LATE_NS);
+    } while (alike_now_ns() - start < duration_ns);
+}
+
+static void alike_dawdle(void)
+{
+    alike_pass(ALIKE_LATE_NS);
 }
 
 static void alike_fill(struct suite *suite, uint32_t round)
@@ -148,12 +156,76 @@ static void case_alike(struct suite *suite)
             alike_dawdle();
         }
         alike_fill(suite, round);
+        suite->exchange.result.report = round % 3 == 0 ? suite->exchange.result.report : NULL;
         EXPECT_OK(exchange_reduce(&suite->exchange, suite->member, SUITE_LONG_NS), &suite->member->error);
         alike_expect(suite, round);
         if (round % 37 == 0 || round + 1 == ALIKE_ROUNDS) {
             alike_expect_memory(suite, round + 1, rows);
         }
     }
+}
+
+/* Log and counters after rounds of eight entries with tags 1 to ALIKE_RESTED, and one after them that failed. */
+static void alike_expect_rested(const struct suite *suite, uint32_t rows)
+{
+    json_t *stats = describe_group(suite->member, CONVOY_TOPIC_STATS);
+    EXPECT_EQUAL(describe_number(stats, "operations.poll.rounds.OK"), ALIKE_RESTED);
+    EXPECT_EQUAL(describe_number(stats, "operations.poll.rounds.DIVERGED"), 1);
+    EXPECT_EQUAL(describe_number(stats, "operations.sync.rounds.OK"), rows);
+    json_decref(stats);
+    json_t *log = describe_group(suite->member, CONVOY_TOPIC_CALL_LOG);
+    size_t size = json_array_size(log);
+    EXPECT(size > ALIKE_RESTED / 2);
+    EXPECT(strcmp(json_string_value(json_object_get(json_array_get(log, size - 1), "status")), "DIVERGED") == 0);
+    for (size_t i = 0; i + 1 < size; i++) {
+        const json_t *call = json_array_get(log, i);
+        EXPECT_EQUAL(json_integer_value(json_object_get(call, "round")), ALIKE_RESTED + rows + 2 - size + i);
+        if (strcmp(json_string_value(json_object_get(call, "operation")), "poll") != 0) {
+            continue;
+        }
+        uint32_t round = (uint32_t)strtoul(json_string_value(json_object_get(call, "tag")), NULL, 10) - 1;
+        uint8_t own[8];
+        uint8_t least[8];
+        for (size_t entry = 0; entry < sizeof own; entry++) {
+            own[entry] = alike_state(suite->rank->index, round, entry);
+            least[entry] = CONVOY_STATE_SUCCESS;
+            for (uint32_t rank = 0; rank < SUITE_MEMBERS; rank++) {
+                uint8_t state = alike_state(rank, round, entry);
+                least[entry] = state < least[entry] ? state : least[entry];
+            }
+        }
+        describe_expect_call(call, "poll", own, least, sizeof own);
+    }
+    json_decref(log);
+}
+
+/* Members come after rests, mostly as the last: what was not written yet, of many rounds in a row, is in the log and in
+ * the counters when these are read, in order, also before a round that fails. */
+static void case_alike_rested(struct suite *suite)
+{
+    struct plugin_member *member = suite->member;
+    struct exchange *exchange = &suite->exchange;
+    uint32_t rows = 0;
+    member->options.schema = &alike_schema;
+    suite_open(suite);
+    for (uint32_t round = 0; round <= ALIKE_RESTED; round++) {
+        if (suite->rank->index == round / 20 % SUITE_MEMBERS) {
+            alike_pass(ALIKE_REST_NS);
+        }
+        exchange_init(exchange, 8, 0);
+        for (size_t i = 0; i < exchange->list.count; i++) {
+            exchange->states[i] = alike_state(suite->rank->index, round, i);
+        }
+        exchange->result.report = NULL; /* a call with one is not of the current sizes alone, and writes what is late */
+        exchange->call.tag = round + 1 + (round == ALIKE_RESTED && suite->rank->index == 0);
+        EXPECT_STATUS(exchange_reduce(exchange, member, SUITE_LONG_NS), round < ALIKE_RESTED ? CONVOY_OK : CONVOY_DIVERGED,
+                      &member->error);
+        if (round % 4 == 3) {
+            alike_gather(suite, round);
+            rows++;
+        }
+    }
+    alike_expect_rested(suite, rows);
 }
 
 /* One member brings something else: that round, and no other, ends as it must. */
@@ -341,6 +413,7 @@ static void case_alike_age(struct suite *suite)
 
 const struct suite_case suite_alike_cases[] = {
     {.name = "test_conformance_alike_rounds", .run = case_alike},
+    {.name = "test_conformance_alike_rounds_after_rests", .run = case_alike_rested},
     {.name = "test_conformance_alike_rounds_disturbed", .run = case_alike_disturbed},
     {.name = "test_conformance_alike_rounds_refused", .run = case_alike_refused},
     {.name = "test_conformance_alike_rounds_late", .run = case_alike_late},

@@ -324,12 +324,12 @@ void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_
 }
 
 bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell, uint64_t word,
-                              uint64_t timeout_ns)
+                              const struct convoy_quick_call *call)
 {
     (void)engine;
     (void)cell;
     (void)word;
-    (void)timeout_ns;
+    (void)call;
     return false;
 }
 
