@@ -47,6 +47,8 @@ declare -A allowed=(
     [round]="core net"
     [poll]="core net round"
     [sync]="core net round"
+    [pool]="core"
+    [wire]="core"
     [load]="core"
     [cli]="core"
 )
