@@ -25,7 +25,7 @@ ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint 
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 quick result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
-POOL_SOURCES := buddy lease
+POOL_SOURCES := buddy lease pool
 WIRE_SOURCES :=
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
@@ -41,7 +41,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := remote_reopen
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy lease
+UNIT_TESTS += buddy lease pool
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite

@@ -13,7 +13,10 @@
 
 #define NOEXEC_SEAL 0x0008u /* MFD_NOEXEC_SEAL, Linux 6.3: required where vm.memfd_noexec is 2 */
 #define SHARE_OF_MEMORY 16 /* what a segment may take whatever else is in memory (caches count as used) */
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
+#endif
 
 static int create_memfd(void)
 {
@@ -55,21 +58,87 @@ static int reserve(int fd, size_t bytes)
     return sys_errno;
 }
 
-int32_t convoy_shared_file_create(size_t bytes, int *fd_out, struct convoy_error *error)
+/* A reserved file, to which seals can still be added. */
+static int32_t create(size_t bytes, int *fd_out, struct convoy_error *error)
 {
     int fd = create_memfd();
     if (fd < 0) {
         return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "memfd_create");
     }
     int sys_errno = reserve(fd, bytes);
-    if (sys_errno == 0 && fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-        sys_errno = errno;
-    }
     if (sys_errno != 0) {
         (void)close(fd);
         return convoy_error_set_errno(error, CONVOY_SYSTEM, sys_errno, "reserve %zu bytes of shared memory", bytes);
     }
     *fd_out = fd;
+    return CONVOY_OK;
+}
+
+/* Its last seals. On failure the file is closed. */
+static int32_t seal(int fd, int seals, struct convoy_error *error)
+{
+    if (fcntl(fd, F_ADD_SEALS, seals | F_SEAL_SEAL) == 0) {
+        return CONVOY_OK;
+    }
+    int sys_errno = errno;
+    (void)close(fd);
+    return convoy_error_set_errno(error, CONVOY_SYSTEM, sys_errno, "seal shared memory");
+}
+
+int32_t convoy_shared_file_create(size_t bytes, int *fd_out, struct convoy_error *error)
+{
+    int fd;
+    int32_t status = create(bytes, &fd, error);
+    if (status == CONVOY_OK) {
+        status = seal(fd, SEALS, error);
+    }
+    if (status == CONVOY_OK) {
+        *fd_out = fd;
+    }
+    return status;
+}
+
+int32_t convoy_shared_file_create_owned(size_t bytes, int *fd_out, void **address_out, struct convoy_error *error)
+{
+    int fd;
+    int32_t status = create(bytes, &fd, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED) {
+        int sys_errno = errno;
+        (void)close(fd);
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, sys_errno, "map %zu bytes of shared memory", bytes);
+    }
+    status = seal(fd, SEALS | F_SEAL_FUTURE_WRITE, error);
+    if (status != CONVOY_OK) {
+        (void)munmap(address, bytes);
+        return status;
+    }
+    *fd_out = fd;
+    *address_out = address;
+    return CONVOY_OK;
+}
+
+int32_t convoy_shared_file_view(int fd, size_t bytes_min, const void **address_out, size_t *bytes_out,
+                                struct convoy_error *error)
+{
+    size_t bytes = 0;
+    int32_t status = convoy_shared_file_check(fd, bytes_min, &bytes, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    void *address = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED || madvise(address, bytes, MADV_DONTFORK) != 0) {
+        int sys_errno = errno;
+        if (address != MAP_FAILED) {
+            (void)munmap(address, bytes);
+        }
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, sys_errno, "map %zu bytes of a peer's shared memory", bytes);
+    }
+    *address_out = address;
+    *bytes_out = bytes;
     return CONVOY_OK;
 }
 
