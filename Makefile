@@ -27,6 +27,7 @@ POLL_SOURCES := alike capture check consensus contribute decided gate inject key
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
 POOL_SOURCES := buddy lease pool
 WIRE_SOURCES :=
+XFER_SOURCES := ring
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
 CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options scheduler trace two_hosts version
@@ -41,7 +42,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := remote_reopen
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy lease pool
+UNIT_TESTS += buddy lease pool ring
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
@@ -117,13 +118,14 @@ POLL_OBJECTS := $(call objects,$(addprefix src/poll/,$(POLL_SOURCES)))
 SYNC_OBJECTS := $(call objects,$(addprefix src/sync/,$(SYNC_SOURCES)))
 POOL_OBJECTS := $(call objects,$(addprefix src/pool/,$(POOL_SOURCES)))
 WIRE_OBJECTS := $(call objects,$(addprefix src/wire/,$(WIRE_SOURCES)))
+XFER_OBJECTS := $(call objects,$(addprefix src/xfer/,$(XFER_SOURCES)))
 PLUGIN_OBJECTS := $(call objects,$(addprefix plugin/,$(PLUGIN_SOURCES)))
 LOAD_OBJECTS := $(call objects,$(addprefix src/load/,$(LOAD_SOURCES)))
 CLI_OBJECTS := $(call objects,$(addprefix src/cli/,$(CLI_SOURCES)))
 TEST_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(TEST_LIB_SOURCES)))
 # Uses the inside of the library, so unit tests only.
 UNIT_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(UNIT_LIB_SOURCES)))
-LIB_OBJECTS := $(CORE_OBJECTS) $(NET_OBJECTS) $(ROUND_OBJECTS) $(POLL_OBJECTS) $(SYNC_OBJECTS) $(POOL_OBJECTS) $(WIRE_OBJECTS) $(PLUGIN_OBJECTS)
+LIB_OBJECTS := $(CORE_OBJECTS) $(NET_OBJECTS) $(ROUND_OBJECTS) $(POLL_OBJECTS) $(SYNC_OBJECTS) $(POOL_OBJECTS) $(WIRE_OBJECTS) $(XFER_OBJECTS) $(PLUGIN_OBJECTS)
 
 # Linked statically and hidden: a host that exports a symbol of the same name must not hijack ours.
 STATIC_LIBS := -Wl,-Bstatic -ljansson -lsodium -Wl,-Bdynamic

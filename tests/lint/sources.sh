@@ -49,6 +49,7 @@ declare -A allowed=(
     [sync]="core net round"
     [pool]="core net"
     [wire]="core"
+    [xfer]="core net pool wire"
     [load]="core"
     [cli]="core"
 )
