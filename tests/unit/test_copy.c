@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies: every length and alignment around the sizes where the way changes, and nothing beyond. */
+#include "core/copy.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ROOM 1024u
+
+static void check(size_t to_at, size_t from_at, size_t bytes, size_t stream_from)
+{
+    uint8_t from[ROOM];
+    uint8_t to[ROOM];
+    for (size_t i = 0; i < ROOM; i++) {
+        from[i] = (uint8_t)(i * 37 + bytes);
+    }
+    memset(to, 0xee, sizeof to);
+    convoy_copy(to + to_at, from + from_at, bytes, stream_from);
+    assert_memory_equal(to + to_at, from + from_at, bytes);
+    for (size_t i = 0; i < ROOM; i++) {
+        if (i < to_at || i >= to_at + bytes) {
+            assert_int_equal(to[i], 0xee);
+        }
+    }
+}
+
+static void test_copy_every_length_and_alignment(void **state)
+{
+    (void)state;
+    for (size_t bytes = 0; bytes < 300; bytes++) {
+        for (size_t at = 0; at < 64; at += bytes % 7 + 1) {
+            check(100 + at, 70 + at % 16, bytes, 0);
+            check(100 + at, 70, bytes, CONVOY_COPY_NEVER);
+            check(100, 70 + at, bytes, bytes);
+            check(100, 70, bytes, bytes + 1);
+        }
+    }
+}
+
+static void test_copy_nothing_touches_nothing(void **state)
+{
+    (void)state;
+    convoy_copy(NULL, NULL, 0, 0);
+    convoy_copy(NULL, NULL, 0, CONVOY_COPY_NEVER);
+    convoy_copy_stream(NULL, NULL, 0);
+}
+
+/* Whatever it finds is a size that it has tried, or never. */
+static void test_copy_measure_answers_a_size_that_it_tried(void **state)
+{
+    (void)state;
+    size_t bytes = (size_t)16 << 20;
+    void *scratch = malloc(bytes);
+    size_t from = convoy_copy_measure(scratch, bytes);
+    assert_true(from == CONVOY_COPY_NEVER || (from >= (size_t)256 * 1024 && from <= bytes / 2));
+    assert_true(convoy_copy_can_stream() || from == CONVOY_COPY_NEVER);
+    assert_true(convoy_copy_measure(scratch, 1000) == CONVOY_COPY_NEVER);
+    free(scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copy_every_length_and_alignment),
+        cmocka_unit_test(test_copy_nothing_touches_nothing),
+        cmocka_unit_test(test_copy_measure_answers_a_size_that_it_tried),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
