@@ -10,6 +10,8 @@
 #include "core/error.h"
 #include "tests/lib/plugin.h" /* plugin_port only */
 
+#include <jansson.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,6 +47,7 @@ struct table_member {
     struct convoy_sync_call sync;
     struct convoy_sync_result sync_result;
     convoy_operation operation;
+    struct convoy_report report;
     char bytes[65536];
     struct convoy_text_buffer text;
 };

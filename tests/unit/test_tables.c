@@ -159,19 +159,19 @@ static void test_tables_reduce_takes_newer_structs_and_wider_strides(void **stat
         struct convoy_poll_list_result result;
         uint64_t newer;
     } lists[2] = {{.result = alone->list_result, .newer = 77}, {.newer = 78}};
-    struct convoy_report report = {.struct_size = sizeof report};
+    alone->report = (struct convoy_report){.struct_size = sizeof alone->report};
     call.call.struct_size = sizeof call;
     alone->poll_result.lists = &lists[0].result;
     alone->poll_result.list_stride = sizeof lists[0];
     alone->poll_result.list_capacity = 2;
-    alone->poll_result.report = &report;
+    alone->poll_result.report = &alone->report;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(polls->reduce(alone->group, &call.call, LONG_NS, &alone->poll_result, NULL), CONVOY_OK);
         assert_int_equal(lists[0].result.states_count, 2);
         assert_int_equal(lists[0].newer, 77);
         assert_int_equal(alone->states_out[1], 2);
         assert_ptr_equal(alone->poll_result.lists, lists);
-        assert_ptr_equal(alone->poll_result.report, &report);
+        assert_ptr_equal(alone->poll_result.report, &alone->report);
         assert_int_equal(alone->poll_result.votes_or, 1);
     }
 }
@@ -211,16 +211,16 @@ static void test_tables_gather_takes_newer_structs_and_reports(void **state)
         struct convoy_sync_call call;
         uint64_t newer;
     } call = {.call = alone->sync};
-    struct convoy_report report = {.struct_size = sizeof report};
+    alone->report = (struct convoy_report){.struct_size = sizeof alone->report};
     call.call.struct_size = sizeof call;
-    alone->sync_result.report = &report;
+    alone->sync_result.report = &alone->report;
     assert_int_equal(syncs->gather(alone->group, &call.call, LONG_NS, &alone->sync_result, NULL), CONVOY_OK);
     assert_memory_equal(alone->table, alone->row, sizeof alone->row);
-    assert_ptr_equal(alone->sync_result.report, &report);
+    assert_ptr_equal(alone->sync_result.report, &alone->report);
     assert_int_equal(syncs->gather_start(alone->group, &call.call, &alone->operation, NULL), CONVOY_OK);
     assert_int_equal(syncs->gather_test(alone->group, alone->operation, &alone->sync_result, NULL), CONVOY_OK);
     assert_int_equal(alone->sync_result.width, WIDTH);
-    report.struct_size = 8;
+    alone->report.struct_size = 8;
     assert_int_equal(syncs->gather(alone->group, &alone->sync, 0, &alone->sync_result, NULL), CONVOY_TOO_OLD);
     assert_int_equal(syncs->gather_test(alone->group, alone->operation, &alone->sync_result, NULL), CONVOY_TOO_OLD);
     assert_int_equal(syncs->gather_wait(alone->group, alone->operation, 0, &alone->sync_result, NULL), CONVOY_TOO_OLD);
