@@ -40,7 +40,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 FAKE_LINK_TESTS := remote_reopen
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
-UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync tables tables_pair text
+UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
@@ -165,6 +165,8 @@ $(BIN)/convoy-reference: $(REFERENCE_OBJECTS)
 $(OBJ)/tests/unit/test_reference.o: CPPFLAGS += -DREFERENCE_PROGRAM='"$(BIN)/convoy-reference"'
 $(TEST_BIN)/unit/test_reference: | $(BIN)/convoy-reference
 
+$(OBJ)/tests/unit/test_stamp.o: CPPFLAGS += -DSTAMP_PROGRAM='"$(OBJ)/stamp"'
+
 $(BIN)/trace/default.jsonl: tests/data/trace/default.jsonl
 	@mkdir -p $(@D)
 	cp $< $@
@@ -253,7 +255,7 @@ $(TEST_BIN)/abi/plugins/needs_gone.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
 	$(OBJ)/stamp $@.new
 	mv $@.new $@
 
-$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped): | $(TINY_FILES)
+$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped stamp): | $(TINY_FILES)
 
 UNIT_BINARIES := $(patsubst %,$(TEST_BIN)/unit/test_%,$(UNIT_TESTS))
 binaries = $(patsubst %,$(TEST_BIN)/$(1)/test_%,$(2))
