@@ -311,7 +311,7 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 
 # Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but
 # those that measure; under ThreadSanitizer what threads share.
-TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log link link_peers runtime stats
+TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log handle link link_peers runtime stats tables_pair
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
@@ -372,7 +372,7 @@ test-fault: $(FAULT_BINARIES) ## members that are killed, stopped and cut off; n
 	tests/run.sh $(FAULT_BINARIES)
 
 # What the table of mutations runs, built once with all of them compiled in and none switched on.
-MUTATION_TESTS := $(sort $(shell awk '!/^\#/ {print $$2}' tests/fault/mutations.txt))
+MUTATION_TESTS := $(sort $(shell awk '$$2 ~ "/" {print $$2}' tests/fault/mutations.txt))
 
 .PHONY: test-mutations mutations-run
 test-mutations: ## break the protocol in over 30 compiled-in ways; each must make a test fail
