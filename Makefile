@@ -44,6 +44,7 @@ FAKE_LINK_TESTS := remote_reopen
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy lease pool ring
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
+UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
@@ -171,6 +172,8 @@ $(BIN)/convoy-reference: $(REFERENCE_OBJECTS)
 $(OBJ)/tests/unit/test_reference.o: CPPFLAGS += -DREFERENCE_PROGRAM='"$(BIN)/convoy-reference"'
 $(TEST_BIN)/unit/test_reference: | $(BIN)/convoy-reference
 
+$(OBJ)/tests/unit/test_stamp.o: CPPFLAGS += -DSTAMP_PROGRAM='"$(OBJ)/stamp"'
+
 $(BIN)/trace/default.jsonl: tests/data/trace/default.jsonl
 	@mkdir -p $(@D)
 	cp $< $@
@@ -259,7 +262,7 @@ $(TEST_BIN)/abi/plugins/needs_gone.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
 	$(OBJ)/stamp $@.new
 	mv $@.new $@
 
-$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped): | $(TINY_FILES)
+$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped stamp): | $(TINY_FILES)
 
 UNIT_BINARIES := $(patsubst %,$(TEST_BIN)/unit/test_%,$(UNIT_TESTS))
 binaries = $(patsubst %,$(TEST_BIN)/$(1)/test_%,$(2))
@@ -315,7 +318,7 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 
 # Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but
 # those that measure; under ThreadSanitizer what threads share.
-TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log link link_peers runtime stats
+TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log handle link link_peers runtime stats tables_pair
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
@@ -376,7 +379,7 @@ test-fault: $(FAULT_BINARIES) ## members that are killed, stopped and cut off; n
 	tests/run.sh $(FAULT_BINARIES)
 
 # What the table of mutations runs, built once with all of them compiled in and none switched on.
-MUTATION_TESTS := $(sort $(shell awk '!/^\#/ {print $$2}' tests/fault/mutations.txt))
+MUTATION_TESTS := $(sort $(shell awk '$$2 ~ "/" {print $$2}' tests/fault/mutations.txt))
 
 .PHONY: test-mutations mutations-run
 test-mutations: ## break the protocol in over 30 compiled-in ways; each must make a test fail

@@ -14,7 +14,7 @@ static void describe_refresh(struct convoy_group *group)
 {
     convoy_group_settle(group);
     (void)pthread_mutex_lock(&group->lock);
-    if (group->engine != NULL && group->record.stats != NULL && atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN && group->engine != NULL && group->record.stats != NULL) {
         const struct convoy_engine_counters *counters = convoy_engine_counters(group->engine);
         _Atomic uint64_t *events = group->record.stats->events;
         atomic_store(&events[CONVOY_EVENT_MEMBER_LOST], atomic_load(&counters->members_lost));
@@ -127,7 +127,7 @@ static json_t *describe_dump(struct convoy_group *group)
 {
     json_t *out = NULL;
     (void)pthread_mutex_lock(&group->lock);
-    if (group->engine != NULL && atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN && group->engine != NULL) {
         out = convoy_engine_dump(group->engine);
     }
     (void)pthread_mutex_unlock(&group->lock);

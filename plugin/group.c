@@ -29,7 +29,7 @@ int32_t convoy_group_cancel(convoy_group *group, const char *reason, size_t reas
     uint32_t phase = atomic_load(&group->phase);
     if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
         status = convoy_group_refuse(group, error);
-    } else if (group->engine != NULL && phase == CONVOY_PHASE_OPEN) {
+    } else if (phase == CONVOY_PHASE_OPEN && group->engine != NULL) {
         convoy_poll_cancel(group->poll, reason, reason_length);
         convoy_stats_event(group->record.stats, CONVOY_EVENT_CANCEL);
     } else if (group->bootstrap != NULL) {
@@ -97,7 +97,7 @@ int32_t convoy_group_report(convoy_group *group, struct convoy_report *report_ou
         return status;
     }
     (void)pthread_mutex_lock(&group->lock);
-    if (group->engine != NULL && atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN && group->engine != NULL) {
         convoy_engine_report(group->engine, &report);
     }
     (void)pthread_mutex_unlock(&group->lock);

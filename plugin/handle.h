@@ -49,7 +49,7 @@ struct convoy_group {
     struct convoy_group *next; /* in context->groups; never unlinked */
     _Atomic uint32_t phase;
     _Atomic uint32_t inside; /* 1 while a serialized call runs, 2 while a reader settles the record */
-    struct convoy_engine *engine;
+    struct convoy_engine *engine; /* the thread that opens sets it without the lock: look at the phase first */
     struct convoy_poll *poll;
     struct convoy_sync *sync; /* NULL without a schema */
     uint32_t sync_cells;      /* rows of its table */
