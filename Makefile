@@ -26,7 +26,7 @@ POLL_SOURCES := alike capture check consensus contribute decided gate inject key
                 quick result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
 POOL_SOURCES := buddy lease
-WIRE_SOURCES := json json_string writer
+WIRE_SOURCES := control_decode control_encode control_schema control_table control_value json json_string scalars writer
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
 CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options scheduler trace two_hosts version
@@ -42,7 +42,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 FAKE_LINK_TESTS := remote_reopen
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy lease
-UNIT_TESTS += json
+UNIT_TESTS += control control_golden json scalars
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
