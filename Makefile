@@ -30,7 +30,7 @@ WIRE_SOURCES := control_decode control_encode control_schema control_table contr
 XFER_SOURCES := ring
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
-CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options scheduler trace two_hosts version
+CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
@@ -44,6 +44,7 @@ FAKE_LINK_TESTS := remote_reopen
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy lease pool ring
 UNIT_TESTS += control control_golden json scalars
+UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
@@ -53,7 +54,7 @@ INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_set
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
 ABI_TESTS := hygiene load
-FUZZERS := elf hello message poll_payload round sync_payload
+FUZZERS := elf hello message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
 UNIT_LIB_SOURCES := linknode ucx_case
@@ -136,7 +137,7 @@ SYSTEM_LIBS := -ldl -lpthread
 .SECONDARY:
 
 .PHONY: all
-all: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy $(BIN)/convoy-reference $(BIN)/trace/default.jsonl ## build the library, the loader and the command
+all: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy $(BIN)/convoy-reference $(BIN)/trace/default.jsonl $(BIN)/tensors/default.safetensors ## build the library, the loader and the command
 
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
@@ -178,6 +179,10 @@ $(OBJ)/tests/unit/test_stamp.o: CPPFLAGS += -DSTAMP_PROGRAM='"$(OBJ)/stamp"'
 $(BIN)/trace/default.jsonl: tests/data/trace/default.jsonl
 	@mkdir -p $(@D)
 	cp $< $@
+
+$(BIN)/tensors/default.safetensors: $(BIN)/convoy
+	@mkdir -p $(@D)
+	$(BIN)/convoy default-tensors $@
 
 # -- using it -----------------------------------------------------------------------------------------------------
 
@@ -483,12 +488,12 @@ lint: ## licence lines, function and file length, include direction, clang-tidy
 
 # -- installing ----------------------------------------------------------------------------------------------------
 
-# The command looks for the plugin, the checker and the trace beside its own file, so they share a folder.
+# The command looks for the plugin, the checker, the trace and the tensors beside its own file, so they share a folder.
 INSTALL_TO = $(DESTDIR)$(PREFIX)
 
 .PHONY: install
 install: all ## copy to DESTDIR/PREFIX (default /usr/local): library, headers, loader, command, convoy.pc
-	install -d '$(INSTALL_TO)'/{bin,include/convoy,lib/pkgconfig,lib/convoy/trace}
+	install -d '$(INSTALL_TO)'/{bin,include/convoy,lib/pkgconfig,lib/convoy/{tensors,trace}}
 	install -m 755 $(BIN)/libconvoy.so.1 '$(INSTALL_TO)/lib/libconvoy.so.$(RELEASE)'
 	ln -sf libconvoy.so.$(RELEASE) '$(INSTALL_TO)/lib/libconvoy.so.1'
 	ln -sf libconvoy.so.1 '$(INSTALL_TO)/lib/libconvoy.so'
@@ -496,6 +501,7 @@ install: all ## copy to DESTDIR/PREFIX (default /usr/local): library, headers, l
 	install -m 644 include/convoy/*.h '$(INSTALL_TO)/include/convoy/'
 	install -m 755 $(BIN)/convoy $(BIN)/convoy-reference '$(INSTALL_TO)/lib/convoy/'
 	install -m 644 $(BIN)/trace/default.jsonl '$(INSTALL_TO)/lib/convoy/trace/'
+	install -m 644 $(BIN)/tensors/default.safetensors '$(INSTALL_TO)/lib/convoy/tensors/'
 	ln -sf ../libconvoy.so.1 '$(INSTALL_TO)/lib/convoy/libconvoy.so.1'
 	ln -sf ../lib/convoy/convoy '$(INSTALL_TO)/bin/convoy'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@RELEASE@|$(RELEASE)|' plugin/convoy.pc.in >'$(INSTALL_TO)/lib/pkgconfig/convoy.pc'

@@ -6,6 +6,7 @@
 #include "cli/perf.h"
 #include "cli/perf_rank.h"
 #include "cli/run.h"
+#include "cli/tensors_default.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@ struct main_command {
 };
 
 static const struct main_command main_commands[] = {
+    {"default-tensors", convoy_cli_default_tensors, NULL}, /* what make writes to build/tensors */
     {"doctor", convoy_cli_doctor, "one page about this machine: memory, limits, permissions, UCX, settings"},
     {"inspect", convoy_cli_inspect, "what a plugin file says about itself, without running it"},
     {"perf", convoy_cli_perf, "measure poll reduce or sync gather among processes of this machine"},
