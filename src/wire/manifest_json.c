@@ -382,9 +382,12 @@ static json_t *shape_json(const struct convoy_tensor *tensor)
     return shape;
 }
 
+/* An opaque type that has a row here (its sender had none) becomes that type. */
 static json_t *entry_json(const struct convoy_tensor *tensor)
 {
-    const struct convoy_dtype *dtype = convoy_dtype_by_id(tensor->dtype);
+    const struct convoy_dtype *dtype = tensor->dtype != CONVOY_DTYPE_OPAQUE
+                                           ? convoy_dtype_by_id(tensor->dtype)
+                                           : convoy_dtype_by_name(tensor->dtype_name, tensor->dtype_name_length);
     json_t *entry = json_object();
     int failed = json_object_set_new(entry, "offset", json_integer((json_int_t)tensor->offset));
     failed |= json_object_set_new(entry, "shape", shape_json(tensor));

@@ -98,13 +98,16 @@ static void test_manifest_layout_refuses_with_the_path(void **state)
 {
     (void)state;
     static const struct layout_refusal rows[] = {
-        {{.name = "", .list_index = -1}, CONVOY_INVALID_ARGUMENT, "manifest.tensors[0].name has 0 bytes, allowed are 1 to 255"},
+        {{.name = "", .list_index = -1}, CONVOY_INVALID_ARGUMENT,
+         "manifest.tensors[0].name has 0 bytes, allowed are 1 to 255"},
         {{.name = long_name, .name_length = 256, .list_index = -1}, CONVOY_INVALID_ARGUMENT, "name has 256 bytes"},
         {{PLAIN("a\nb")}, CONVOY_INVALID_ARGUMENT, "manifest.tensors[0].name is no UTF-8, or has control characters"},
         {{PLAIN("x"), .dtype = 21}, CONVOY_INVALID_ARGUMENT, "manifest.x.dtype is 21, known are 0 to 20"},
         {{PLAIN("x")}, CONVOY_INVALID_ARGUMENT, "manifest.x.dtype is opaque with a name of 0 bytes, allowed are 1 to 63"},
-        {{PLAIN("x"), .dtype_name = "\xff", .dtype_name_length = 1}, CONVOY_INVALID_ARGUMENT, "manifest.x.dtype is no UTF-8"},
-        {{PLAIN("x"), .dtype = 1, .rank = 17}, CONVOY_INVALID_ARGUMENT, "manifest.x.shape has 17 dimensions, allowed are up to 16"},
+        {{PLAIN("x"), .dtype_name = "\xff", .dtype_name_length = 1}, CONVOY_INVALID_ARGUMENT,
+         "manifest.x.dtype is no UTF-8"},
+        {{PLAIN("x"), .dtype = 1, .rank = 17}, CONVOY_INVALID_ARGUMENT,
+         "manifest.x.shape has 17 dimensions, allowed are up to 16"},
         {{NAMED("x"), .list_index = 2, .dtype = 1, .rank = 2, .shape = {1, UINT64_MAX}}, CONVOY_INVALID_ARGUMENT,
          "manifest.x[2].shape[1] is 18446744073709551615, allowed are 0 to 2^63 - 1"},
         {{PLAIN("x"), .dtype = 1, .rank = 3, .shape = {BIG, 0, 2}}, CONVOY_INVALID_ARGUMENT,
