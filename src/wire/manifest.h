@@ -57,7 +57,7 @@ struct convoy_manifest {
     uint64_t payload_bytes; /* highest end of a tensor; 0 = nothing to move */
 };
 
-/* One allocation for a manifest of this size, zeroed, and text_bytes of room for names. NULL: no memory. The counts
+/* One allocation for a manifest of this size, zeroed, and text_bytes of room for names. NULL: no memory. Both counts
  * are within the bounds above. gives (convoy_manifest_destroy) */
 struct convoy_manifest *convoy_manifest_create(uint32_t count, uint32_t list_count, size_t text_bytes,
                                                char **text_out);

@@ -67,7 +67,7 @@ static bool has_name_order(const struct convoy_manifest *manifest, uint32_t left
     return order != 0 ? order < 0 : node_rank(manifest, left) <= node_rank(manifest, right);
 }
 
-/* -- sorting: merges runs of growing width, stable, so that of two equals the later one is refused ------------------- */
+/* -- sorting: merges runs of growing width, stable, so that of two equals the later one is refused ----------------- */
 
 static void merge(struct check *check, uint32_t begin, uint32_t middle, uint32_t end, check_order_fn has_order)
 {
@@ -75,7 +75,8 @@ static void merge(struct check *check, uint32_t begin, uint32_t middle, uint32_t
     uint32_t left = begin;
     uint32_t right = middle;
     for (uint32_t i = begin; i < end; i++) {
-        bool take_left = right == end || (left < middle && has_order(manifest, check->nodes[left], check->nodes[right]));
+        bool take_left =
+            right == end || (left < middle && has_order(manifest, check->nodes[left], check->nodes[right]));
         check->room[i] = check->nodes[take_left ? left++ : right++];
     }
     memcpy(check->nodes + begin, check->room + begin, (end - begin) * sizeof *check->nodes);
