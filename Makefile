@@ -26,7 +26,8 @@ POLL_SOURCES := alike capture check consensus contribute decided gate inject key
                 quick result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
 POOL_SOURCES := buddy lease pool
-WIRE_SOURCES := control_decode control_encode control_schema control_table control_value json json_string scalars writer
+WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
+                manifest_check manifest_json name scalars writer
 XFER_SOURCES := ring
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
@@ -43,7 +44,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 FAKE_LINK_TESTS := remote_reopen
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy lease pool ring
-UNIT_TESTS += control control_golden json scalars
+UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
@@ -54,7 +55,7 @@ INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_set
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
 ABI_TESTS := hygiene load
-FUZZERS := elf hello message poll_payload round safetensors sync_payload
+FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
 UNIT_LIB_SOURCES := linknode ucx_case
