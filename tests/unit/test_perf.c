@@ -24,6 +24,18 @@
 
 #include <cmocka.h>
 
+#ifdef CONVOY_COVERAGE
+void __gcov_dump(void);
+int execvp(const char *file, char *const argv[]);
+
+/* A child that becomes another program would lose what it counted, so this stands before the C library's. */
+int execvp(const char *file, char *const argv[])
+{
+    __gcov_dump();
+    return execvpe(file, argv, environ);
+}
+#endif
+
 static struct cli_output output;
 
 #define PERF(...) CLI_RUN(&output, convoy_cli_perf, __VA_ARGS__)
