@@ -48,6 +48,7 @@ UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifes
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
+UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
@@ -270,6 +271,15 @@ $(TEST_BIN)/abi/plugins/needs_gone.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
 	mv $@.new $@
 
 $(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped stamp): | $(TINY_FILES)
+
+# Tests of the command that open the plugin as a user's host does, and the checker where the command looks for it.
+$(addprefix $(TEST_BIN)/unit/test_,doctor perf plain_host replay run): | $(BIN)/libconvoy.so.1
+$(addprefix $(TEST_BIN)/unit/test_,doctor plain_host run): | $(TINY_FILES)
+$(addprefix $(TEST_BIN)/unit/test_,replay run run_check): | $(TEST_BIN)/unit/convoy-reference
+
+$(TEST_BIN)/unit/convoy-reference: $(BIN)/convoy-reference
+	@mkdir -p $(@D)
+	ln -f $< $@
 
 UNIT_BINARIES := $(patsubst %,$(TEST_BIN)/unit/test_%,$(UNIT_TESTS))
 binaries = $(patsubst %,$(TEST_BIN)/$(1)/test_%,$(2))

@@ -24,11 +24,15 @@ static int check_wait(pid_t pid, int *wait_status_out)
 
 int32_t convoy_run_check(const struct convoy_run_check *check, struct convoy_error *error)
 {
-    char program[CONVOY_PLACE_PATH_BYTES];
+    char beside[CONVOY_PLACE_PATH_BYTES];
     char count[16];
-    int32_t status = convoy_place_beside(program, "convoy-reference", error);
-    if (status != CONVOY_OK) {
-        return status;
+    const char *program = check->program;
+    if (program == NULL) {
+        int32_t status = convoy_place_beside(beside, "convoy-reference", error);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+        program = beside;
     }
     (void)snprintf(count, sizeof count, "%u", check->rank_count);
     char *const argv[] = {(char *)"convoy-reference", (char *)check->log_directory, count,

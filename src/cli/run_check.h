@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 struct convoy_run_check {
+    const char *program; /* NULL: convoy-reference beside this command */
     const char *log_directory;
     uint32_t rank_count;
     bool may_end_early; /* some rank failed: the last step may be incomplete */

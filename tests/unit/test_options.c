@@ -3,6 +3,7 @@
 #include "core/error.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,12 +97,33 @@ static void test_options_help_stops_the_reading(void **state)
     assert_true(values.line.wants_help);
 }
 
+/* One line each, aligned; a flag has no value name. */
+static void test_options_help_lines_are_aligned(void **state)
+{
+    (void)state;
+    static const struct convoy_option table[] = {
+        {.name = "count", .kind = CONVOY_OPTION_NUMBER, .value_name = "N", .help = "how many"},
+        {.name = "json", .kind = CONVOY_OPTION_FLAG, .value_name = "unused", .help = "JSON on stdout"},
+    };
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    assert_non_null(out);
+    convoy_options_help(out, table, 2);
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(text, "  --count N                how many\n"
+                              "  --json                   JSON on stdout\n"
+                              "  --help                   print this text\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options_all_kinds_are_read_in_both_forms),
         cmocka_unit_test(test_options_wrong_words_are_refused_by_name),
         cmocka_unit_test(test_options_help_stops_the_reading),
+        cmocka_unit_test(test_options_help_lines_are_aligned),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cli_capture.h"
+
 #include <cmocka.h>
 
 static struct convoy_run_options options;
@@ -63,6 +65,34 @@ static void test_run_options_too_many_processes_are_refused(void **state)
     assert_string_equal(error.text, "--dp x --tp x --cp is 66 processes: must be 1 to 64");
 }
 
+static int parse_help(int argc, char **argv)
+{
+    return convoy_run_options_parse(&options, argc, argv, &wants_help, &error);
+}
+
+/* Every option is in the text, once, and nothing is checked any more behind --help. */
+static void test_run_options_help_has_every_option(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"--trace ", "--dp ",      "--tp ",       "--cp ",      "--seed ", "--speed ",
+                                        "--fault ", "--out ",     "--plugin ",   "--timeout-ms ",
+                                        "--deadline ", "--log-mib ", "--help "};
+    static struct cli_output output;
+    wants_help = false;
+    CLI_RUN(&output, parse_help, "--help", "--dp=0");
+    assert_int_equal(output.code, CONVOY_OK);
+    assert_true(wants_help);
+    assert_int_equal(strncmp(output.out, "usage: convoy run", 17), 0);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char line[32];
+        (void)snprintf(line, sizeof line, "\n  %s", names[i]);
+        const char *found = strstr(output.out, line);
+        if (found == NULL || strstr(found + 1, line) != NULL) {
+            fail_msg("%s is in the help text never or twice:\n%s", names[i], output.out);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -70,6 +100,7 @@ int main(void)
         cmocka_unit_test(test_run_options_given_values_win),
         cmocka_unit_test(test_run_options_fault_of_a_rank_outside_the_shape_is_refused),
         cmocka_unit_test(test_run_options_too_many_processes_are_refused),
+        cmocka_unit_test(test_run_options_help_has_every_option),
     };
     return cmocka_run_group_tests_name("run_options", tests, NULL, NULL);
 }
