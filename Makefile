@@ -37,7 +37,7 @@ UNIT_TESTS += $(CLI_UNIT_TESTS)
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
-FAKE_LINK_TESTS := remote_reopen
+FAKE_LINK_TESTS := remote_reopen remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += diverged poll_quick reopen report sync_quick wait
