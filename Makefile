@@ -37,10 +37,10 @@ UNIT_TESTS += $(CLI_UNIT_TESTS)
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
-FAKE_LINK_TESTS := remote_reopen remote_wire
+FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
-UNIT_TESTS += diverged poll_quick reopen report sync_quick wait
+UNIT_TESTS += diverged poll_quick remote reopen report sync_quick wait
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
