@@ -87,6 +87,22 @@ void convoy_engine_report_diverged_text(struct convoy_engine *engine, uint64_t r
                                 (unsigned long long)text_field_value(own, report->field), own->rank);
 }
 
+#define TEXT_UNHEARD (~(1u << CONVOY_MEMBER_HEARD) & ~(1u << CONVOY_MEMBER_ERROR)) /* conditions, as a mask */
+
+/* How many members of the report were not heard; the first one's rank, or -1. */
+static uint32_t text_count_unheard(const struct convoy_engine_report *report, int32_t *rank_out)
+{
+    uint32_t count = 0;
+    *rank_out = -1;
+    for (uint32_t i = 0; i < report->row_count; i++) {
+        if ((TEXT_UNHEARD >> report->rows[i].condition & 1) != 0) {
+            *rank_out = count == 0 ? report->rows[i].rank : *rank_out;
+            count++;
+        }
+    }
+    return count;
+}
+
 void convoy_engine_report_open_text(struct convoy_engine *engine, int32_t status, struct convoy_error *error)
 {
     char names[96];
@@ -101,13 +117,13 @@ void convoy_engine_report_open_text(struct convoy_engine *engine, int32_t status
                                     engine->group->name, (unsigned long long)round, reason);
         return;
     }
-    convoy_engine_report_names(engine, UINT32_MAX & ~(1u << CONVOY_MEMBER_HEARD) & ~(1u << CONVOY_MEMBER_ERROR), names,
-                               sizeof names);
-    int32_t rank = engine->report.row_count != 0 ? engine->report.rows[0].rank : -1;
+    int32_t rank;
+    uint32_t count = text_count_unheard(&engine->report, &rank);
+    convoy_engine_report_names(engine, TEXT_UNHEARD, names, sizeof names);
     (void)convoy_error_set_peer(error, status, rank, round,
                                 "group %.*s: rank %d waited %llu ms in round %llu (%s) and did not hear from rank%s %s",
                                 name_length, engine->group->name, convoy_engine_rank(engine, engine->own_index),
                                 (unsigned long long)(engine->report.elapsed_ns / CONVOY_NS_PER_MS),
                                 (unsigned long long)round, text_operation(engine->contribution.header.operation),
-                                engine->report.row_count == 1 ? "" : "s", names);
+                                count == 1 ? "" : "s", names);
 }

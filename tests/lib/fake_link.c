@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/fake_link.h"
 
+#include "core/error.h"
 #include "tests/lib/expect.h"
 
 #include <stdlib.h>
@@ -32,6 +33,8 @@ static struct fake_net {
     uint32_t count;
     struct convoy_link *links[FAKE_LINKS_MAX]; /* NULL once it is closed */
     bool are_dead[FAKE_LINKS_MAX];
+    bool are_refused[FAKE_LINKS_MAX];
+    uint32_t full_sends[FAKE_LINKS_MAX];
     struct fake_queue queues[FAKE_LINKS_MAX][FAKE_LINKS_MAX]; /* [from][to] */
 } net;
 
@@ -85,6 +88,16 @@ bool fake_links_pass(uint32_t from, uint32_t to)
 uint32_t fake_links_waiting(uint32_t from, uint32_t to)
 {
     return net.queues[from][to].count;
+}
+
+void fake_links_refuse(uint32_t to, bool is_refused)
+{
+    net.are_refused[to] = is_refused;
+}
+
+void fake_links_fill(uint32_t from, uint32_t sends)
+{
+    net.full_sends[from] = sends;
 }
 
 uint32_t fake_links_under_way(void)
@@ -143,7 +156,9 @@ int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void 
 {
     (void)address;
     (void)bytes;
-    (void)error;
+    if (net.are_refused[peer]) {
+        return convoy_error_set(error, CONVOY_UNREACHABLE, "nobody connects to %u", peer);
+    }
     link->peers[peer] = CONVOY_LINK_UP;
     return CONVOY_OK;
 }
@@ -168,6 +183,10 @@ int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *he
                          const void *data, size_t bytes)
 {
     struct fake_queue *queue = &net.queues[link->index][peer];
+    if (net.full_sends[link->index] != 0) {
+        net.full_sends[link->index]--;
+        return CONVOY_LIMIT;
+    }
     struct fake_message *message = calloc(1, sizeof *message + header_bytes + bytes);
     EXPECT(message != NULL);
     message->header_bytes = header_bytes;

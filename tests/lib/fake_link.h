@@ -21,6 +21,12 @@ void fake_links_hold(uint32_t from, uint32_t to, bool is_held);
 bool fake_links_pass(uint32_t from, uint32_t to);
 uint32_t fake_links_waiting(uint32_t from, uint32_t to);
 
+/* From now on nobody can connect to `to`, or can. */
+void fake_links_refuse(uint32_t to, bool is_refused);
+
+/* The next sends of a link find all its buffers in use. */
+void fake_links_fill(uint32_t from, uint32_t sends);
+
 /* Messages that arrive when their receivers, if they are alive, make progress. */
 uint32_t fake_links_under_way(void);
 

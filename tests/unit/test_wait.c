@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a member of one host waits: pauses, yields, sleep, and what ends each of them. */
+#include "tests/lib/expect.h"
+#include "tests/lib/neighbours.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define WAIT_NS (4 * CONVOY_NS_PER_MS) /* a deadline that passes */
+
+static const char *const sleeps_at_once = "{\"yield_us\": 0, \"spin_pauses\": 0}";
+
+/* A first round settles how many pauses there are. */
+static struct neighbours *wait_create(const char *settings)
+{
+    struct neighbours *all = neighbours_create(2, settings, 0);
+    neighbours_expect_round(all, 0, 2);
+    return all;
+}
+
+static const struct convoy_stats_wait *wait_in_vain(struct neighbours *all)
+{
+    EXPECT_OK(neighbours_start(all, 0, 1), NULL);
+    EXPECT_STATUS(neighbours_wait(all, 0, WAIT_NS), CONVOY_TIMED_OUT, NULL);
+    return convoy_engine_waited(all->members[0].engine);
+}
+
+static void test_wait_yields_within_its_window(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create("{\"yield_us\": 1000000}");
+    const struct convoy_stats_wait *waited = wait_in_vain(all);
+    EXPECT_EQUAL(waited->kind, CONVOY_WAIT_YIELD);
+    EXPECT(waited->yields != 0);
+    EXPECT_EQUAL(waited->sleeps, 0);
+    neighbours_destroy(all);
+}
+
+static void test_wait_sleeps_without_a_window(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create(sleeps_at_once);
+    const struct convoy_stats_wait *waited = wait_in_vain(all);
+    EXPECT_EQUAL(waited->kind, CONVOY_WAIT_SLEEP);
+    EXPECT_EQUAL(waited->yields, 0);
+    EXPECT(waited->sleeps != 0);
+    EXPECT_EQUAL(atomic_load(&convoy_segment_head(&all->members[0].engine->segment)->sleepers), 0);
+    neighbours_destroy(all);
+}
+
+/* Who usually waits for longer than it could yield does so for a moment only. */
+static void test_wait_short_window_when_peers_are_usually_late(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create("{\"yield_us\": 3000}");
+    all->members[0].engine->waiting.usual_ns = CONVOY_NS_PER_S;
+    EXPECT(convoy_engine_waits_long(all->members[0].engine));
+    const struct convoy_stats_wait *waited = wait_in_vain(all);
+    EXPECT_EQUAL(waited->kind, CONVOY_WAIT_SLEEP);
+    EXPECT(waited->sleeps != 0);
+    neighbours_destroy(all);
+}
+
+static void test_wait_learns_an_average_over_about_eight(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create(NULL);
+    struct convoy_engine *engine = all->members[0].engine;
+    engine->waiting.usual_ns = 0;
+    engine->waited.wait_ns = 5;
+    convoy_engine_wait_learn(engine, 8000);
+    EXPECT_EQUAL(engine->waiting.usual_ns, 1000);
+    EXPECT_EQUAL(engine->waited.wait_ns, 8005);
+    convoy_engine_wait_learn(engine, 0);
+    EXPECT_EQUAL(engine->waiting.usual_ns, 875);
+    for (uint32_t i = 0; i < 100; i++) {
+        convoy_engine_wait_learn(engine, 8000);
+    }
+    EXPECT(engine->waiting.usual_ns > 7900 && engine->waiting.usual_ns <= 8000);
+    neighbours_destroy(all);
+}
+
+/* Which processors members may run on, and how many pauses that leaves. */
+struct crowd {
+    uint64_t cpus[2]; /* of member 0 and 1 */
+    bool is_open;     /* member 1 has opened */
+    uint32_t pauses;
+    bool is_settled;
+};
+
+static void test_wait_pauses_only_with_a_processor_for_each(void **state)
+{
+    (void)state;
+    static const struct crowd crowds[] = {
+        {{1, 1}, true, 0, true},  {{1, 2}, true, 70, true}, {{3, 3}, true, 70, true},
+        {{4, 4}, true, 0, true},  {{1, 2}, false, 9, false},
+    };
+    struct neighbours *all = wait_create("{\"spin_pauses\": 70}");
+    struct convoy_engine *engine = all->members[0].engine;
+    for (uint32_t i = 0; i < sizeof crowds / sizeof crowds[0]; i++) {
+        for (uint32_t member = 0; member < 2; member++) {
+            struct convoy_member_slot *slot = convoy_segment_slot(&engine->segment, member);
+            for (uint32_t word = 0; word < CONVOY_CPU_WORDS; word++) {
+                atomic_store(&slot->cpus[word], word == 0 ? crowds[i].cpus[member] : 0);
+            }
+            atomic_store(&slot->opened, member == 0 || crowds[i].is_open);
+        }
+        engine->waiting.is_settled = false;
+        engine->waiting.pauses = 9;
+        EXPECT_OK(neighbours_start(all, 0, 1), NULL);
+        EXPECT_OK(neighbours_start(all, 1, 1), NULL);
+        EXPECT_OK(neighbours_wait(all, 0, NEIGHBOURS_LONG_NS), NULL);
+        EXPECT_OK(neighbours_test(all, 1), NULL);
+        EXPECT_EQUAL(engine->waiting.pauses, crowds[i].pauses);
+        EXPECT_EQUAL(engine->waiting.is_settled, crowds[i].is_settled);
+        EXPECT_EQUAL(convoy_engine_waited(engine)->kind, CONVOY_WAIT_NONE); /* it was over before */
+    }
+    neighbours_destroy(all);
+}
+
+/* -- with a second thread ---------------------------------------------------------------------------------------- */
+
+static void *wait_main(void *argument)
+{
+    struct neighbours *all = argument;
+    return (void *)(intptr_t)neighbours_wait(all, 0, NEIGHBOURS_LONG_NS);
+}
+
+/* Returns once the thread sleeps, or is about to: its announcement is what others go by. */
+static pthread_t wait_asleep(struct neighbours *all)
+{
+    pthread_t thread;
+    EXPECT_OK(neighbours_start(all, 0, 1), NULL);
+    EXPECT_EQUAL(pthread_create(&thread, NULL, wait_main, all), 0);
+    while (atomic_load(&convoy_segment_head(&all->members[1].engine->segment)->sleepers) == 0) {
+        (void)sched_yield();
+    }
+    return thread;
+}
+
+static int32_t wait_result(pthread_t thread)
+{
+    void *result = NULL;
+    EXPECT_EQUAL(pthread_join(thread, &result), 0);
+    return (int32_t)(intptr_t)result;
+}
+
+static void test_wait_sleeper_is_woken_by_who_contributes(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create("{\"yield_us\": 0, \"spin_pauses\": 0, \"liveness_ms\": 1000}");
+    pthread_t thread = wait_asleep(all);
+    all->members[1].engine->waited.wakes = 0;
+    EXPECT_OK(neighbours_start(all, 1, 2), NULL);
+    EXPECT_OK(wait_result(thread), &all->members[0].error);
+    EXPECT_EQUAL(all->members[0].sum, 3);
+    EXPECT_EQUAL(convoy_engine_waited(all->members[0].engine)->kind, CONVOY_WAIT_SLEEP);
+    EXPECT(convoy_engine_waited(all->members[1].engine)->wakes <= 1); /* 0: it was between two looks */
+    EXPECT_EQUAL(convoy_engine_waited(all->members[0].engine)->bytes_received, 1);
+    neighbours_destroy(all);
+}
+
+static void test_wait_sleeper_is_woken_by_a_cancel(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create(sleeps_at_once);
+    pthread_t thread = wait_asleep(all);
+    convoy_engine_cancel(all->members[0].engine, "enough", 6);
+    EXPECT_STATUS(wait_result(thread), CONVOY_CANCELED, NULL);
+    EXPECT_TEXT(all->members[0].error.text, "round 2 was canceled: enough");
+    EXPECT_OK(neighbours_start(all, 1, 2), NULL);
+    EXPECT_OK(neighbours_test(all, 0), NULL);
+    neighbours_destroy(all);
+}
+
+static void test_wait_sleeper_looks_for_the_dead(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create(sleeps_at_once);
+    pthread_t thread = wait_asleep(all);
+    neighbours_kill(all, 1);
+    EXPECT_STATUS(wait_result(thread), CONVOY_PEER_LOST, NULL);
+    EXPECT_TEXT(all->members[0].error.text, "rank 11 was lost");
+    neighbours_destroy(all);
+}
+
+static void test_wait_sleeper_hears_a_goodbye(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create("{\"yield_us\": 0, \"liveness_ms\": 1000}");
+    pthread_t thread = wait_asleep(all);
+    neighbours_close(all, 1);
+    EXPECT_STATUS(wait_result(thread), CONVOY_PEER_LOST, NULL);
+    EXPECT_TEXT(all->members[0].error.text, "rank 11 closed the group in round 2");
+    neighbours_destroy(all);
+}
+
+/* Members that are threads of their own, round after round; the pauses are many, so that some rounds end in them. */
+static void *rounds_main(void *argument)
+{
+    struct neighbour *member = argument;
+    struct neighbours *all = member->all;
+    uint32_t index = (uint32_t)(member - all->members);
+    for (uint32_t round = 0; round < 200; round++) {
+        if (neighbours_start(all, index, (uint8_t)(round + index)) != CONVOY_OK ||
+            neighbours_wait(all, index, NEIGHBOURS_LONG_NS) != CONVOY_OK || member->sum != 2u * (uint8_t)round + 1) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
+static void test_wait_rounds_of_two_threads(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {NULL, "{\"spin_pauses\": 100000}", "{\"yield_us\": 0, \"spin_pauses\": 0}"};
+    for (uint32_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        struct neighbours *all = neighbours_create(2, settings[i], 0);
+        pthread_t thread;
+        void *failed = NULL;
+        EXPECT_EQUAL(pthread_create(&thread, NULL, rounds_main, &all->members[1]), 0);
+        void *own = rounds_main(&all->members[0]);
+        EXPECT_EQUAL(pthread_join(thread, &failed), 0);
+        EXPECT(own == NULL && failed == NULL);
+        EXPECT_EQUAL(all->members[0].summary.round, 200);
+        neighbours_destroy(all);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wait_yields_within_its_window),
+        cmocka_unit_test(test_wait_sleeps_without_a_window),
+        cmocka_unit_test(test_wait_short_window_when_peers_are_usually_late),
+        cmocka_unit_test(test_wait_learns_an_average_over_about_eight),
+        cmocka_unit_test(test_wait_pauses_only_with_a_processor_for_each),
+        cmocka_unit_test(test_wait_sleeper_is_woken_by_who_contributes),
+        cmocka_unit_test(test_wait_sleeper_is_woken_by_a_cancel),
+        cmocka_unit_test(test_wait_sleeper_looks_for_the_dead),
+        cmocka_unit_test(test_wait_sleeper_hears_a_goodbye),
+        cmocka_unit_test(test_wait_rounds_of_two_threads),
+    };
+    return cmocka_run_group_tests_name("wait", tests, NULL, NULL);
+}
