@@ -48,7 +48,7 @@ static void on_record(void *user, const struct convoy_poll_record *record)
     side->records++;
     side->recorded_status = record->status;
     side->recorded_round = record->round;
-    side->recorded_input = record->lists[0].count != 0 ? record->lists[0].input[0] : 0;
+    side->recorded_input = record->lists[0].count != 0 && record->lists[0].input != NULL ? record->lists[0].input[0] : 0;
 }
 
 static bool on_repeat(void *user, const struct convoy_call_values *values)
