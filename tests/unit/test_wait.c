@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#define WAIT_NS (4 * CONVOY_NS_PER_MS) /* a deadline that passes */
+/* A deadline that passes; far longer than what one yield takes where others want the processor too. */
+#define WAIT_NS (200 * CONVOY_NS_PER_MS)
 
 static const char *const sleeps_at_once = "{\"yield_us\": 0, \"spin_pauses\": 0}";
 
@@ -55,8 +56,8 @@ static void test_wait_sleeps_without_a_window(void **state)
 static void test_wait_short_window_when_peers_are_usually_late(void **state)
 {
     (void)state;
-    struct neighbours *all = wait_create("{\"yield_us\": 3000}");
-    all->members[0].engine->waiting.usual_ns = CONVOY_NS_PER_S;
+    struct neighbours *all = wait_create("{\"yield_us\": 1000000}"); /* beyond the deadline */
+    all->members[0].engine->waiting.usual_ns = 2 * CONVOY_NS_PER_S;
     EXPECT(convoy_engine_waits_long(all->members[0].engine));
     const struct convoy_stats_wait *waited = wait_in_vain(all);
     EXPECT_EQUAL(waited->kind, CONVOY_WAIT_SLEEP);
