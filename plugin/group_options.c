@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/utf8.h"
 #include "net/rendezvous.h"
 #include "poll/inject.h"
 #include "sized.h"
@@ -14,32 +15,6 @@
 #define OPTIONS_BLOB_MAX (1024u * 1024u)
 #define OPTIONS_LOG_DEFAULT 64u
 #define OPTIONS_LOG_MAX 65536u
-
-/* Names go into reports, JSON and Prometheus text: whole UTF-8 characters, none of them a control. */
-static bool options_is_text(const char *text, size_t length)
-{
-    const uint8_t *bytes = (const uint8_t *)text;
-    for (size_t i = 0; i < length;) {
-        uint8_t lead = bytes[i];
-        size_t more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : 3;
-        bool is_lead = lead < 0x80 ? lead >= 0x20 && lead != 0x7f : lead >= 0xc2 && lead < 0xf5;
-        if (!is_lead || more > length - i - 1) {
-            return false;
-        }
-        for (size_t j = 1; j <= more; j++) {
-            if ((bytes[i + j] & 0xc0) != 0x80) {
-                return false;
-            }
-        }
-        bool is_overlong = (lead == 0xe0 && bytes[i + 1] < 0xa0) || (lead == 0xf0 && bytes[i + 1] < 0x90);
-        bool is_outside = (lead == 0xed && bytes[i + 1] >= 0xa0) || (lead == 0xf4 && bytes[i + 1] >= 0x90);
-        if (more != 0 && (is_overlong || is_outside)) {
-            return false;
-        }
-        i += more + 1;
-    }
-    return true;
-}
 
 /* Puts the group's name in front of a text that lacks it. */
 static int32_t options_name_group(const struct convoy_group_options *options, int32_t status,
@@ -55,7 +30,7 @@ static int32_t options_check_names(const struct convoy_group_options *options, s
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "options.name is NULL, allowed are 1..127 bytes");
     }
     if (options->name_length != 0 && options->name_length <= 127 &&
-        !options_is_text(options->name, options->name_length)) {
+        !convoy_utf8_is_clean(options->name, options->name_length)) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
                                 "options.name: allowed is UTF-8 without control characters");
     }

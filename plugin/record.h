@@ -98,8 +98,8 @@ static inline bool convoy_record_is_late(const struct convoy_record *record)
            atomic_load_explicit(&record->kept_count, memory_order_acquire) != 0;
 }
 
-/* Writes all of them; user is a struct convoy_record. By the thread that is inside the group, before it records anything else or
- * changes what the late round refers to. */
+/* Writes all of them; user is a struct convoy_record. By the thread that is inside the group, before it records anything
+ * else or changes what the late round refers to. */
 void convoy_record_settle(void *user);
 
 /* Puts the late round aside, or writes it where that is not possible. By the same thread, before the same. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/utf8.h"
 #include "wire/control_value.h"
 #include "wire/json.h"
 #include "wire/writer.h"
@@ -14,7 +15,7 @@ static int32_t check_utf8(const struct convoy_control *message, const struct con
 {
     struct convoy_span span = convoy_control_span(message, field);
     for (size_t at = 0; at < span.bytes;) {
-        size_t length = convoy_json_utf8_bytes(span.text + at, span.bytes - at);
+        size_t length = convoy_utf8_bytes(span.text + at, span.bytes - at);
         if (length == 0) {
             return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "%s.%s: byte %zu is not UTF-8",
                                     convoy_control_name(message->type), field->key, at);

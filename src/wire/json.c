@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/json.h"
 
+#include "core/utf8.h"
+
 #include <string.h>
 
 _Static_assert(CONVOY_JSON_DEPTH_MAX <= 64, "one bit for each open level");
@@ -51,7 +53,7 @@ static bool pass_string(struct convoy_json *json)
             return fault(json, "a control character in a string");
         }
         size_t left = (size_t)(json->end - json->at);
-        size_t length = c == '\\' ? convoy_json_escape_bytes(json->at, left) : convoy_json_utf8_bytes(json->at, left);
+        size_t length = c == '\\' ? convoy_json_escape_bytes(json->at, left) : convoy_utf8_bytes(json->at, left);
         if (length == 0) {
             return fault(json, c == '\\' ? "an unknown escape in a string" : "a string is not UTF-8");
         }

@@ -1,36 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/json_string.h"
 
+#include "core/utf8.h"
+
 #include <string.h>
 
 #define SURROGATE_FIRST 0xd800u
 #define SURROGATE_LOW 0xdc00u
 #define SURROGATE_LAST 0xdfffu
-
-/* The second byte has a range of its own: no longer form than needed, no surrogate, nothing above U+10FFFF. */
-size_t convoy_json_utf8_bytes(const char *at, size_t left)
-{
-    const unsigned char *bytes = (const unsigned char *)at;
-    unsigned char first = bytes[0];
-    if (first < 0x80) {
-        return 1;
-    }
-    size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || length > left) {
-        return 0;
-    }
-    unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-    unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-    if (bytes[1] < low || bytes[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < length; i++) {
-        if ((bytes[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return length;
-}
 
 static int hex_digit(char c)
 {
@@ -72,7 +49,7 @@ size_t convoy_json_escape_bytes(const char *at, size_t left)
 uint32_t convoy_json_utf8_point(const char *at, size_t left)
 {
     const unsigned char *bytes = (const unsigned char *)at;
-    size_t length = convoy_json_utf8_bytes(at, left);
+    size_t length = convoy_utf8_bytes(at, left);
     uint32_t point = length == 1 ? bytes[0] : bytes[0] & (0x7fu >> length);
     for (size_t i = 1; i < length; i++) {
         point = point << 6 | (bytes[i] & 0x3fu);
@@ -86,7 +63,7 @@ static uint32_t next_point(const char **at, const char *end)
     const unsigned char *bytes = (const unsigned char *)*at;
     if (bytes[0] != '\\') {
         size_t left = (size_t)(end - *at);
-        *at += convoy_json_utf8_bytes(*at, left);
+        *at += convoy_utf8_bytes(*at, left);
         return convoy_json_utf8_point((const char *)bytes, left);
     }
     if (bytes[1] != 'u') {

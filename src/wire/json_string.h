@@ -13,10 +13,7 @@ struct convoy_span {
     size_t bytes;
 };
 
-/* Bytes of the UTF-8 character that starts there, 0 when it is none. left is not 0. */
-size_t convoy_json_utf8_bytes(const char *at, size_t left);
-
-/* That character. It must be one. */
+/* The UTF-8 character that starts there. It must be one. */
 uint32_t convoy_json_utf8_point(const char *at, size_t left);
 
 /* Bytes of the escape that starts there with a backslash, 0 when it is none. */

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/utf8.h"
 #include "wire/dtype.h"
 #include "wire/name.h"
 
@@ -72,7 +73,7 @@ int32_t convoy_manifest_tensor_check(const struct convoy_tensor *tensor, uint32_
         return convoy_error_set(error, refusal, "manifest.tensors[%u].name has %u bytes, allowed are 1 to %u", position,
                                 tensor->name_length, CONVOY_MANIFEST_NAME_MAX);
     }
-    if (!convoy_name_is_clean(tensor->name, tensor->name_length)) {
+    if (!convoy_utf8_is_clean(tensor->name, tensor->name_length)) {
         return convoy_error_set(error, refusal,
                                 "manifest.tensors[%u].name is no UTF-8, or has control characters", position);
     }
@@ -82,7 +83,7 @@ int32_t convoy_manifest_tensor_check(const struct convoy_tensor *tensor, uint32_
             return convoy_error_set(error, refusal, "%s.dtype is opaque with a name of %u bytes, allowed are 1 to %u",
                                     path, tensor->dtype_name_length, CONVOY_MANIFEST_DTYPE_NAME_MAX);
         }
-        if (!convoy_name_is_clean(tensor->dtype_name, tensor->dtype_name_length)) {
+        if (!convoy_utf8_is_clean(tensor->dtype_name, tensor->dtype_name_length)) {
             convoy_manifest_path(tensor, path);
             return convoy_error_set(error, refusal, "%s.dtype is no UTF-8, or has control characters", path);
         }

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/utf8.h"
 #include "wire/name.h"
 
 #include <inttypes.h>
@@ -153,7 +154,7 @@ static int32_t check_list(const struct convoy_tensor_list *list, uint32_t positi
         return convoy_error_set(error, refusal, "manifest.lists[%u].name has %u bytes, allowed are 1 to %u", position,
                                 list->name_length, CONVOY_MANIFEST_NAME_MAX);
     }
-    if (!convoy_name_is_clean(list->name, list->name_length)) {
+    if (!convoy_utf8_is_clean(list->name, list->name_length)) {
         return convoy_error_set(error, refusal, "manifest.lists[%u].name is no UTF-8, or has control characters",
                                 position);
     }

@@ -2,6 +2,7 @@
 #include "wire/manifest_json.h"
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "wire/dtype.h"
 #include "wire/name.h"
 
@@ -92,7 +93,7 @@ static int32_t read_number(const struct json_entry *entry, const char *key, cons
 static int32_t check_key(const char *key, size_t length, size_t position, const char *where,
                          struct convoy_error *error)
 {
-    if (length == 0 || length > CONVOY_MANIFEST_NAME_MAX || !convoy_name_is_clean(key, length)) {
+    if (length == 0 || length > CONVOY_MANIFEST_NAME_MAX || !convoy_utf8_is_clean(key, length)) {
         return convoy_error_set(error, CONVOY_MALFORMED,
                                 "%s: the name of field %zu (from 0) has %zu bytes; allowed are 1 to %u of UTF-8 without "
                                 "control characters",

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/writer.h"
 
+#include "core/utf8.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +72,7 @@ void convoy_writer_string(struct convoy_writer *writer, struct convoy_span text)
         at = plain;
         if (at < text.bytes) {
             put_escaped(writer, convoy_json_utf8_point(text.text + at, text.bytes - at));
-            at += convoy_json_utf8_bytes(text.text + at, text.bytes - at);
+            at += convoy_utf8_bytes(text.text + at, text.bytes - at);
         }
     }
     convoy_writer_put(writer, "\"", 1);

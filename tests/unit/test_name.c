@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/name.h"
 
+#include "core/utf8.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -17,7 +19,7 @@ static void test_name_clean_texts(void **state)
                                        "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf", "\xf0\x90\x80\x80",
                                        "\xf4\x8f\xbf\xbf", "x\xf0\x9f\x9a\x8by"};
     for (size_t i = 0; i < COUNT(rows); i++) {
-        assert_true(convoy_name_is_clean(rows[i], strlen(rows[i])));
+        assert_true(convoy_utf8_is_clean(rows[i], strlen(rows[i])));
     }
 }
 
@@ -34,9 +36,9 @@ static void test_name_refuses_controls_and_what_is_no_utf8(void **state)
         "\xf4\x90\x80\x80", "\xf7\xbf\xbf\xbf",                       /* past U+10FFFF */
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        assert_false(convoy_name_is_clean(rows[i], strlen(rows[i])));
+        assert_false(convoy_utf8_is_clean(rows[i], strlen(rows[i])));
     }
-    assert_false(convoy_name_is_clean("a\0b", 3));
+    assert_false(convoy_utf8_is_clean("a\0b", 3));
 }
 
 static void test_name_is_cut_between_characters(void **state)
