@@ -346,7 +346,7 @@ static inline void record_short(struct convoy_record *record, const struct convo
 {
     record_stall(record, has_moved);
     record->late_input = poll->quick.round.input;
-    record->late_output = poll->positional_states;
+    record->late_output = poll->quick.round.output;
     record->late_tag = poll->quick.engine.tag;
     record->late_votes = poll->quick.engine.votes;
     record_late(record, CONVOY_RECORD_LATE_POLL);
@@ -362,7 +362,7 @@ __attribute__((noinline)) static void record_short_any(struct convoy_record *rec
     record_short(record, poll,
                  entries == 0 || poll->quick.round.moved == CONVOY_POLL_MOVED_YES ||
                      (poll->quick.round.moved == CONVOY_POLL_MOVED_UNKNOWN &&
-                      record_has_moved(record, record->form_shape, poll->positional_states, entries)));
+                      record_has_moved(record, record->form_shape, poll->quick.round.output, entries)));
 }
 
 void convoy_record_poll_short(struct convoy_record *record, struct convoy_poll *poll)

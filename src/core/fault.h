@@ -68,6 +68,9 @@
     X(staging_not_demoted)                                                                                             \
     X(late_record_lost)            /* a round that was not written yet is forgotten when the next way is another */   \
     X(kept_record_lost)            /* the same for one that was put aside */                                           \
+    X(agreed_stale)                /* keyed short rounds go on referring to the first identities */                    \
+    X(agreed_overwritten)          /* what they refer to is merged over */                                             \
+    X(packed_halves_swapped)       /* states by the half byte are taken apart the other way round */                   \
     X(min_is_max)                                                                                                      \
     X(absent_is_success)           /* keyed: who does not list a request counts as done */                             \
     X(decided_forgotten)                                                                                               \

@@ -80,22 +80,6 @@ static void keyed_head_write(uint8_t *payload, const struct convoy_payload_shape
     memcpy(payload + at->counts, head, sizeof head[0] * (1u + shape->keyed_count));
 }
 
-/* Own order to ascending order. Nothing overlaps. */
-static void states_sort(uint8_t *restrict to, const uint8_t *restrict states, const uint32_t *restrict ranks,
-                        uint32_t count)
-{
-    uint32_t i = 0;
-    for (; count - i >= 4; i += 4) {
-        to[ranks[i]] = states[i];
-        to[ranks[i + 1]] = states[i + 1];
-        to[ranks[i + 2]] = states[i + 2];
-        to[ranks[i + 3]] = states[i + 3];
-    }
-    for (; i < count; i++) {
-        to[ranks[i]] = states[i];
-    }
-}
-
 size_t convoy_contribute_keyed(const struct convoy_poll *poll, uint8_t *payload)
 {
     const struct convoy_payload_shape *shape = &poll->shape;
@@ -113,7 +97,7 @@ size_t convoy_contribute_keyed(const struct convoy_poll *poll, uint8_t *payload)
             memcpy(payload + start, states, shape->counts[list]);
             continue;
         }
-        states_sort(payload + at.states + start, states, order->ranks + start, shape->counts[list]);
+        convoy_order_sort(order, shape->slots[list], payload + at.states + start, states);
     }
     return at.bytes;
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/keyed.h"
 
+#include "core/fault.h"
+#include "core/memory.h"
+
+#define XXH_INLINE_ALL
 #include <string.h>
+#include <xxhash.h>
 
 #define MEMBERS_MAX 1024u
 #define ENTRY_BYTES_MIN 9u /* a key and a state */
@@ -12,14 +17,31 @@ int32_t convoy_keyed_init(struct convoy_keyed *keyed, size_t bytes_max, uint8_t 
     keyed->bytes_max = bytes_max;
     keyed->capacity = (uint32_t)(bytes_max / ENTRY_BYTES_MIN);
     keyed->positional.states = positional_states;
-    int32_t status = convoy_table_init(&keyed->tables[0], keyed->capacity);
-    return status == CONVOY_OK ? convoy_table_init(&keyed->tables[1], keyed->capacity) : status;
+    keyed->unpacked = convoy_memory_array(keyed->capacity, sizeof *keyed->unpacked);
+    int32_t status = keyed->unpacked != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
+    for (uint32_t i = 0; i < CONVOY_KEYED_TABLES && status == CONVOY_OK; i++) {
+        status = convoy_table_init(&keyed->tables[i], keyed->capacity);
+    }
+    return status;
 }
 
 void convoy_keyed_fini(struct convoy_keyed *keyed)
 {
-    convoy_table_fini(&keyed->tables[0]);
-    convoy_table_fini(&keyed->tables[1]);
+    for (uint32_t i = 0; i < CONVOY_KEYED_TABLES; i++) {
+        convoy_table_fini(&keyed->tables[i]);
+    }
+    convoy_memory_free(keyed->unpacked);
+    keyed->unpacked = NULL;
+}
+
+/* A table that neither holds what was merged nor what is agreed on. */
+static uint32_t table_spare(const struct convoy_keyed *keyed)
+{
+    uint32_t spare = 0;
+    while (spare == keyed->current || (keyed->agreed.is_there && spare == keyed->agreed.table && !CONVOY_MUTATED(agreed_overwritten))) {
+        spare++;
+    }
+    return spare;
 }
 
 void convoy_keyed_prepare(struct convoy_keyed *keyed, const struct convoy_payload_shape *shape)
@@ -27,6 +49,7 @@ void convoy_keyed_prepare(struct convoy_keyed *keyed, const struct convoy_payloa
     bool is_alike = keyed->slots == shape->keyed_count &&
                     memcmp(keyed->list_of, shape->list_of, sizeof shape->list_of[0] * shape->keyed_count) == 0;
     if (!is_alike) { /* the identities of the last round belong to other lists */
+        keyed->current = table_spare(keyed); /* the others may not know that yet, and refer to the ones before */
         convoy_table_clear(&keyed->tables[keyed->current]);
         keyed->slots = shape->keyed_count;
         memcpy(keyed->list_of, shape->list_of, sizeof keyed->list_of);
@@ -66,7 +89,8 @@ static void overflow_note(struct convoy_keyed *keyed, uint64_t entries)
 
 static void tables_merge(struct convoy_keyed *keyed, const struct convoy_payload_view *view)
 {
-    struct convoy_table *into = &keyed->tables[1 - keyed->current];
+    uint32_t spare = table_spare(keyed);
+    struct convoy_table *into = &keyed->tables[spare];
     const struct convoy_table *from = keyed->is_fresh ? NULL : &keyed->tables[keyed->current];
     uint64_t count = convoy_table_union(from, keyed->positional.shape, view, into, keyed->capacity);
     if (count > keyed->capacity ||
@@ -74,7 +98,7 @@ static void tables_merge(struct convoy_keyed *keyed, const struct convoy_payload
         overflow_note(keyed, count);
         return;
     }
-    keyed->current = 1 - keyed->current;
+    keyed->current = spare;
     keyed->is_fresh = false;
     keyed->version++;
 }
@@ -85,7 +109,7 @@ static void overflow_add(struct convoy_keyed *keyed, const struct convoy_payload
     const struct convoy_payload_shape *shape = keyed->positional.shape;
     const struct convoy_table *from = keyed->is_fresh ? NULL : &keyed->tables[keyed->current];
     uint64_t known = from != NULL ? from->starts[shape->keyed_count] : 0;
-    overflow_note(keyed, convoy_table_union(from, shape, view, &keyed->tables[1 - keyed->current], 0) - known);
+    overflow_note(keyed, convoy_table_union(from, shape, view, &keyed->tables[table_spare(keyed)], 0) - known);
 }
 
 static void table_min(struct convoy_keyed *keyed, const struct convoy_payload_view *view)
@@ -124,6 +148,106 @@ static int32_t keyed_add(struct convoy_keyed *keyed, const struct convoy_payload
     return CONVOY_OK;
 }
 
+/* -- identities that all agree on --------------------------------------------------------------------------------- */
+
+bool convoy_keyed_is_whole(const struct convoy_keyed *keyed)
+{
+    const struct convoy_table *table = &keyed->tables[keyed->current];
+    uint32_t members = keyed->positional.members;
+    uint64_t whole = members * 0x0001000100010001ull;
+    uint64_t different = 0;
+    uint32_t count = table->starts[keyed->positional.shape->keyed_count];
+    uint32_t i = 0;
+    for (; count - i >= 8; i += 8) {
+        uint64_t words[2];
+        memcpy(words, table->listed + i, sizeof words);
+        different |= (words[0] ^ whole) | (words[1] ^ whole);
+    }
+    for (; i < count; i++) {
+        different |= table->listed[i] ^ members;
+    }
+    return different == 0;
+}
+
+static uint32_t identities_digest(const struct convoy_keyed *keyed, const struct convoy_table *table)
+{
+    uint32_t entries = table->starts[keyed->slots];
+    uint64_t digest = XXH3_64bits(table->starts, sizeof *table->starts * (keyed->slots + 1u));
+    digest = XXH3_64bits_withSeed(table->keys, sizeof *table->keys * entries, digest);
+    return (uint32_t)(table->has_generations ? XXH3_64bits_withSeed(table->generations,
+                                                                    sizeof *table->generations * entries, digest)
+                                             : digest);
+}
+
+void convoy_keyed_agree(struct convoy_keyed *keyed)
+{
+    struct convoy_keyed_agreed *agreed = &keyed->agreed;
+    if (keyed->slots == 0 || keyed->has_overflow || !convoy_keyed_is_whole(keyed)) {
+        agreed->is_there = false;
+        return;
+    }
+    if (agreed->is_there && (agreed->version == keyed->version || CONVOY_MUTATED(agreed_stale))) {
+        return;
+    }
+    agreed->is_there = true;
+    agreed->table = keyed->current;
+    agreed->version = keyed->version;
+    agreed->digest = identities_digest(keyed, &keyed->tables[keyed->current]);
+    agreed->slots = keyed->slots;
+    memcpy(agreed->list_of, keyed->list_of, sizeof agreed->list_of);
+}
+
+bool convoy_keyed_is_agreed(const struct convoy_keyed *keyed)
+{
+    return keyed->agreed.is_there && keyed->agreed.version == keyed->version &&
+           keyed->positional.shape->positional_bytes == 0 &&
+           keyed->positional.shape->keyed_count == keyed->positional.shape->list_count;
+}
+
+/* Whether the payload has states alone. */
+static bool same_is(const struct convoy_payload_shape *shape, const uint8_t *payload, size_t bytes)
+{
+    uint32_t flags;
+    if (shape->positional_bytes != 0 || bytes < sizeof(struct convoy_payload_same)) {
+        return false;
+    }
+    memcpy(&flags, payload, sizeof flags);
+    return flags == CONVOY_PAYLOAD_SAME;
+}
+
+/* MALFORMED: it refers to what this member does not know. */
+static int32_t same_read(struct convoy_keyed *keyed, const uint8_t *payload, size_t bytes,
+                         struct convoy_payload_view *view_out)
+{
+    const struct convoy_payload_shape *shape = keyed->positional.shape;
+    const struct convoy_keyed_agreed *agreed = &keyed->agreed;
+    const struct convoy_table *table = &keyed->tables[agreed->table];
+    struct convoy_payload_same same;
+    memcpy(&same, payload, sizeof same);
+    bool is_known = agreed->is_there && agreed->slots == shape->keyed_count && agreed->digest == same.digest &&
+                    memcmp(agreed->list_of, shape->list_of, sizeof shape->list_of[0] * shape->keyed_count) == 0;
+    uint32_t entries = is_known ? table->starts[agreed->slots] : 0;
+    if (!is_known || bytes != sizeof same + convoy_payload_short_bytes(entries)) {
+        return CONVOY_MALFORMED;
+    }
+    bool is_packed = convoy_packed_pays(entries);
+    for (uint32_t i = 0; i < entries; i++) {
+        const uint8_t *states = payload + sizeof same;
+        keyed->unpacked[i] = is_packed ? convoy_packed_state(states, entries, i) : states[i];
+    }
+    *view_out = (struct convoy_payload_view){
+        .positional = payload,
+        .entries = entries,
+        .keys = (const uint8_t *)table->keys,
+        .generations = table->has_generations ? (const uint8_t *)table->generations : NULL,
+        .states = keyed->unpacked,
+    };
+    for (uint32_t slot = 0; slot < agreed->slots; slot++) {
+        view_out->counts[slot] = table->starts[slot + 1] - table->starts[slot];
+    }
+    return CONVOY_OK;
+}
+
 /* -- merge operations -------------------------------------------------------------------------------------------- */
 
 static void ops_begin(void *state)
@@ -140,7 +264,9 @@ static int32_t ops_member(void *state, uint32_t index, const uint8_t *payload, s
     struct convoy_keyed *keyed = state;
     struct convoy_payload_view view;
     (void)index;
-    int32_t status = convoy_payload_read(keyed->positional.shape, payload, bytes, false, &view);
+    int32_t status = same_is(keyed->positional.shape, payload, bytes)
+                         ? same_read(keyed, payload, bytes, &view)
+                         : convoy_payload_read(keyed->positional.shape, payload, bytes, false, &view);
     if (status != CONVOY_OK || keyed->positional.members >= MEMBERS_MAX) {
         return CONVOY_MALFORMED;
     }

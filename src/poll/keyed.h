@@ -12,6 +12,18 @@
 #include "poll/positional.h"
 #include "poll/table.h"
 
+#define CONVOY_KEYED_TABLES 3u /* what is merged so far, the next one, and what all members agree on */
+
+/* What a convoy_payload_same refers to: the identities of the last keyed round that was OK, if all members listed all. */
+struct convoy_keyed_agreed {
+    bool is_there;
+    uint32_t table; /* its identities are there; no merge writes them */
+    uint64_t version;
+    uint32_t digest;
+    uint32_t slots;
+    uint32_t list_of[CONVOY_POLL_LISTS_MAX];
+};
+
 /* The merge state of convoy_keyed_ops. */
 struct convoy_keyed {
     struct convoy_positional positional; /* its shape is the round's */
@@ -24,12 +36,14 @@ struct convoy_keyed {
     bool is_fresh;                       /* the current table still holds what the last round merged */
     bool has_overflow;
     uint64_t overflow_entries; /* identities that the outcome has at most */
-    struct convoy_table tables[2];
+    struct convoy_table tables[CONVOY_KEYED_TABLES];
+    struct convoy_keyed_agreed agreed;
+    uint8_t *unpacked; /* room for the states of a convoy_payload_same */
 };
 
 extern const struct convoy_merge_ops convoy_keyed_ops;
 
-/* Makes both tables. positional_states: borrows until fini. NO_MEMORY leaves the storage fit for fini. */
+/* Makes the tables. positional_states: borrows until fini. NO_MEMORY leaves the storage fit for fini. */
 int32_t convoy_keyed_init(struct convoy_keyed *keyed, size_t bytes_max, uint8_t *positional_states);
 
 /* Safe on zeroed storage. */
@@ -42,6 +56,16 @@ static inline struct convoy_table *convoy_keyed_current(struct convoy_keyed *key
 {
     return &keyed->tables[keyed->current];
 }
+
+/* After a round that was OK, whatever its lists: on every member alike, so that each can send a convoy_payload_same, and
+ * each can read it. */
+void convoy_keyed_agree(struct convoy_keyed *keyed);
+
+/* Whether the identities of the round that has just ended are agreed on, and all its lists are keyed. */
+bool convoy_keyed_is_agreed(const struct convoy_keyed *keyed);
+
+/* Whether all members list all identities of the current table. */
+bool convoy_keyed_is_whole(const struct convoy_keyed *keyed);
 
 /* Bytes of an outcome of so many identities, measured as a contribution. */
 size_t convoy_keyed_outcome_bytes(const struct convoy_keyed *keyed, uint64_t entries, bool has_generations);

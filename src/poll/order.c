@@ -152,6 +152,40 @@ static int32_t list_take(struct convoy_order *order, const struct convoy_poll_li
     return CONVOY_OK;
 }
 
+bool convoy_order_is_same(const struct convoy_order *order, const struct convoy_poll_list *lists,
+                          const struct convoy_payload_shape *shape)
+{
+    for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
+        uint32_t list = shape->list_of[slot];
+        bool has_keys = lists[list].keys != NULL || lists[list].count == 0;
+        if (!has_keys || !list_is_unchanged(order, order->starts, &lists[list], slot, shape->starts[list])) {
+            return false;
+        }
+    }
+    return order->slots == shape->keyed_count;
+}
+
+static void states_sort(uint8_t *restrict to, const uint8_t *restrict states, const uint32_t *restrict ranks,
+                        uint32_t count)
+{
+    uint32_t i = 0;
+    for (; count - i >= 4; i += 4) {
+        to[ranks[i]] = states[i];
+        to[ranks[i + 1]] = states[i + 1];
+        to[ranks[i + 2]] = states[i + 2];
+        to[ranks[i + 3]] = states[i + 3];
+    }
+    for (; i < count; i++) {
+        to[ranks[i]] = states[i];
+    }
+}
+
+void convoy_order_sort(const struct convoy_order *order, uint32_t slot, uint8_t *to, const uint8_t *states)
+{
+    uint32_t start = order->starts[slot];
+    states_sort(to, states, order->ranks + start, order->starts[slot + 1] - start);
+}
+
 int32_t convoy_order_take(struct convoy_order *order, const struct convoy_poll_list *lists,
                           const struct convoy_payload_shape *shape, struct convoy_error *error)
 {

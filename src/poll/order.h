@@ -35,6 +35,13 @@ void convoy_order_fini(struct convoy_order *order);
 int32_t convoy_order_take(struct convoy_order *order, const struct convoy_poll_list *lists,
                           const struct convoy_payload_shape *shape, struct convoy_error *error);
 
+/* Whether the keyed lists of a call have the identities of the order, and their order. */
+bool convoy_order_is_same(const struct convoy_order *order, const struct convoy_poll_list *lists,
+                          const struct convoy_payload_shape *shape);
+
+/* States of one list, from own order into ascending order. Nothing overlaps. */
+void convoy_order_sort(const struct convoy_order *order, uint32_t slot, uint8_t *to, const uint8_t *states);
+
 /* Whether any generation of any list is not 0. */
 bool convoy_order_has_generations(const struct convoy_order *order);
 

@@ -25,29 +25,9 @@ void convoy_outcome_fini(struct convoy_outcome *outcome)
     memset(outcome, 0, sizeof *outcome);
 }
 
-/* Whether all members list all identities, which is the usual round. */
-static bool all_listed(const uint16_t *listed, uint32_t count, uint32_t members)
-{
-    uint64_t whole = members * 0x0001000100010001ull;
-    uint64_t different = 0;
-    uint32_t i = 0;
-    for (; count - i >= 8; i += 8) {
-        uint64_t words[2];
-        memcpy(words, listed + i, sizeof words);
-        different |= (words[0] ^ whole) | (words[1] ^ whole);
-    }
-    for (; i < count; i++) {
-        different |= listed[i] ^ members;
-    }
-    return different == 0;
-}
-
 /* A member that does not list an identity is "not yet" there: Bootstrapping, unless the list skips the absent. */
 static void absent_apply(struct convoy_table *table, const struct convoy_payload_shape *shape, uint32_t members)
 {
-    if (all_listed(table->listed, table->starts[shape->keyed_count], members)) {
-        return;
-    }
     for (uint32_t slot = 0; slot < shape->keyed_count; slot++) {
         if ((shape->flags[shape->list_of[slot]] & CONVOY_POLL_ABSENT_SKIP) != 0) {
             continue;
@@ -111,7 +91,9 @@ void convoy_outcome_finish(struct convoy_outcome *outcome, struct convoy_keyed *
     const struct convoy_payload_shape *shape = keyed->positional.shape;
     struct convoy_table *table = convoy_keyed_current(keyed);
     uint32_t entries = table->starts[shape->keyed_count];
-    absent_apply(table, shape, keyed->positional.members);
+    if (!convoy_keyed_is_whole(keyed)) { /* the usual round is */
+        absent_apply(table, shape, keyed->positional.members);
+    }
     if (decided == NULL || decided->count == 0) {
         memset(outcome->flags, 0, entries);
     } else if (outcome->plain_keyed != keyed->version || outcome->plain_decided != decided->version) {

@@ -2,7 +2,8 @@
 /*
  * Layout of what a member, or a host, brings to a poll round. Pure; part of the wire version; little-endian.
  *
- *   positional only:  the states of all lists, one byte each, nothing else
+ *   positional only:  the states of all lists, one byte each, nothing else; in short rounds (poll/quick.h), where
+ *                     that pays: by the half byte (poll/states_packed.h)
  *   with keyed lists: states of the positional lists, padded to 8
  *                     u32 flags, u32 count of each keyed list, padded to 8
  *                     u64 keys of all keyed lists, each list ascending by (key, generation)
@@ -11,17 +12,27 @@
  *                     u8  states
  *   second level:     u32 "or" of the first level's votes may follow, when it is not 0 (the round's own votes carry
  *                     the "and")
+ *   keyed, short:     a convoy_payload_same, then the states in ascending order of identity, packed as above
  *   from a host:      a convoy_payload_head first, then as above, without that tail
  */
 #ifndef CONVOY_POLL_PAYLOAD_H
 #define CONVOY_POLL_PAYLOAD_H
 
 #include "convoy/poll.h"
+#include "poll/states_packed.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 #define CONVOY_PAYLOAD_GENERATIONS 1u /* generations are there; without it all are 0 */
+#define CONVOY_PAYLOAD_SAME 2u        /* a convoy_payload_same */
+
+/* In place of identities: those of the last keyed round, which all members listed alike. Only where all lists are keyed;
+ * it lies where the flags word does. */
+struct convoy_payload_same {
+    uint32_t flags;  /* CONVOY_PAYLOAD_SAME alone */
+    uint32_t digest; /* of the identities */
+};
 
 /* What the lists of one call look like. All but keyed_entries and the counts of keyed lists agrees on all members. */
 struct convoy_payload_shape {
@@ -81,6 +92,19 @@ struct convoy_payload_layout convoy_payload_layout(const struct convoy_payload_s
 /* Checks bytes against the shape and finds the parts. MALFORMED: lengths or counts do not fit together. */
 int32_t convoy_payload_read(const struct convoy_payload_shape *shape, const uint8_t *bytes, size_t length,
                             bool has_listed, struct convoy_payload_view *view_out);
+
+/* Bytes of so many states in a short round. */
+static inline size_t convoy_payload_short_bytes(size_t states)
+{
+    return convoy_packed_pays(states) ? convoy_packed_bytes(states) : states;
+}
+
+/* Whether `bytes` are the states of positional lists by the half byte. */
+static inline bool convoy_payload_is_packed(const struct convoy_payload_shape *shape, size_t bytes)
+{
+    return convoy_packed_pays(shape->positional_bytes) && !shape->has_votes && shape->keyed_count == 0 &&
+           bytes == convoy_packed_bytes(shape->positional_bytes);
+}
 
 #define CONVOY_PAYLOAD_VOTES_BYTES 4u
 

@@ -30,6 +30,7 @@ static int32_t parts_init(struct convoy_poll *poll)
     status = status == CONVOY_OK ? convoy_keyed_init(&poll->keyed, poll->bytes_max, poll->positional_states) : status;
     uint32_t keyed = poll->keyed.capacity;
     uint32_t decided = keyed * DECIDED_PER_ENTRY > DECIDED_MIN ? keyed * DECIDED_PER_ENTRY : DECIDED_MIN;
+    status = status == CONVOY_OK ? convoy_poll_quick_init(&poll->quick, entries, keyed) : status;
     status = status == CONVOY_OK ? convoy_order_init(&poll->order, keyed) : status;
     status = status == CONVOY_OK ? convoy_outcome_init(&poll->outcome, keyed) : status;
     return status == CONVOY_OK ? convoy_decided_init(&poll->decided, decided) : status;
@@ -92,6 +93,7 @@ void convoy_poll_close(struct convoy_poll *poll)
     if (poll->two_first != NULL) {
         convoy_poll_unlink(poll->two_first);
     }
+    convoy_poll_quick_fini(&poll->quick);
     convoy_inject_fini(&poll->inject);
     convoy_capture_fini(&poll->capture);
     convoy_order_fini(&poll->order);
@@ -118,6 +120,7 @@ static void round_finish(struct convoy_poll *poll)
     if (poll->shape.keyed_count == 0) {
         return;
     }
+    convoy_keyed_agree(&poll->keyed);
     if (poll->keyed.has_overflow) {
         poll->status = CONVOY_LIMIT;
         return;
@@ -167,6 +170,9 @@ __attribute__((noinline)) static int32_t round_conclude_any(struct convoy_poll *
     poll->is_unseen = !status_is_final(status);
     if (!poll->is_recorded && poll->record != NULL) {
         convoy_result_record(poll, status);
+        if (status == CONVOY_OK && poll->shape.keyed_count != 0) {
+            convoy_poll_quick_note(poll);
+        }
     }
     poll->is_recorded = true;
     return status;

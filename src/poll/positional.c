@@ -2,7 +2,7 @@
 #include "poll/positional.h"
 
 #include "core/fault.h"
-#include "poll/states.h"
+#include "poll/states_packed.h"
 
 #include <string.h>
 
@@ -158,6 +158,16 @@ void convoy_positional_add(struct convoy_positional *positional, const uint8_t *
     }
 }
 
+static void packed_add(struct convoy_positional *positional, const uint8_t *packed)
+{
+    uint8_t states[CONVOY_PACKED_MAX];
+    uint32_t count = positional->shape->positional_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        states[i] = convoy_packed_state(packed, count, i);
+    }
+    convoy_positional_add(positional, states, 1);
+}
+
 void convoy_positional_head(const struct convoy_positional *positional, struct convoy_payload_head *head_out)
 {
     memset(head_out, 0, sizeof *head_out);
@@ -193,10 +203,15 @@ static int32_t ops_member(void *state, uint32_t index, const uint8_t *payload, s
     (void)index;
     bytes -= convoy_payload_votes(positional->shape, positional->shape->positional_bytes, payload, bytes,
                                   &positional->votes_or);
-    if (bytes != positional->shape->positional_bytes || positional->members >= MEMBERS_MAX) {
+    bool is_packed = convoy_payload_is_packed(positional->shape, bytes);
+    if ((bytes != positional->shape->positional_bytes && !is_packed) || positional->members >= MEMBERS_MAX) {
         return CONVOY_MALFORMED;
     }
-    convoy_positional_add(positional, payload, 1);
+    if (is_packed) {
+        packed_add(positional, payload);
+    } else {
+        convoy_positional_add(positional, payload, 1);
+    }
     return CONVOY_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/poll.h"
 
+#include "core/memory.h"
 #include "poll/positional.h"
 #include "poll/result.h"
 #include "poll/states_wide.h"
@@ -8,11 +9,30 @@
 
 #include <string.h>
 
+int32_t convoy_poll_quick_init(struct convoy_poll_short *quick, size_t entries, size_t keyed)
+{
+    quick->inputs[0] = convoy_memory_array(entries, sizeof *quick->inputs[0]);
+    quick->inputs[1] = convoy_memory_array(entries, sizeof *quick->inputs[1]);
+    quick->sorted = convoy_memory_array(keyed, sizeof *quick->sorted);
+    bool is_whole = quick->inputs[0] != NULL && quick->inputs[1] != NULL && quick->sorted != NULL;
+    return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
+}
+
+void convoy_poll_quick_fini(struct convoy_poll_short *quick)
+{
+    convoy_memory_free(quick->inputs[0]);
+    convoy_memory_free(quick->inputs[1]);
+    convoy_memory_free(quick->sorted);
+    quick->inputs[0] = quick->inputs[1] = quick->sorted = NULL;
+}
+
 void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_call *call)
 {
     poll->quick.list_count = call->list_count;
+    poll->quick.entries = 0;
     for (size_t i = 0; i < call->list_count; i++) {
         const struct convoy_poll_list *list = &call->lists[i];
+        poll->quick.entries += (uint32_t)list->count;
         poll->quick.lists[i] = (struct convoy_poll_short_list){list->name_length, list->count,  list->state_stride,
                                                                list->state_bytes, list->flags, list->digest,
                                                                list->stamp_stride};
@@ -21,10 +41,20 @@ void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_c
 
 void convoy_poll_quick_note(struct convoy_poll *poll)
 {
-    if (poll->is_plain && poll->may_repeat && poll->shape.keyed_count == 0 && poll->level == CONVOY_POLL_LEVEL_ONLY) {
-        convoy_engine_quick_note(poll->engine, &poll->quick.engine);
-        poll->has_counts = true; /* the merge may have counted unknown states, whether or not its result is taken */
+    struct convoy_poll_short *quick = &poll->quick;
+    bool is_keyed = poll->shape.keyed_count != 0;
+    if (!poll->is_plain || !poll->may_repeat || poll->level != CONVOY_POLL_LEVEL_ONLY ||
+        (is_keyed && !convoy_keyed_is_agreed(&poll->keyed))) {
+        return;
     }
+    convoy_engine_quick_note(poll->engine, &quick->engine);
+    quick->is_keyed = is_keyed;
+    quick->is_packed = convoy_packed_pays(quick->entries);
+    if (is_keyed || quick->is_packed) {
+        size_t head = is_keyed ? sizeof(struct convoy_payload_same) : 0;
+        convoy_engine_quick_shorten(&quick->engine, (uint32_t)(head + convoy_payload_short_bytes(quick->entries)));
+    }
+    poll->has_counts = true; /* the merge may have counted unknown states, whether or not its result is taken */
 }
 
 /* The kept list is plain (contribute.h), so one that does not differ from it in these fields is plain too. */
@@ -54,11 +84,17 @@ LISTS_INLINE bool call_is_alike(const struct convoy_poll *poll, const struct con
                                 const struct convoy_poll_result *result, size_t count)
 {
     bool is_alike = (call->critical_flags | call->reserved | (call->list_count ^ count)) == 0 &&
-                    result->list_capacity >= count;
+                    (result == NULL || result->list_capacity >= count);
     for (size_t i = 0; i < count && is_alike; i++) {
-        is_alike = list_is_alike(poll, &call->lists[i], i) && result_fits(&result->lists[i], call->lists[i].count);
+        is_alike = list_is_alike(poll, &call->lists[i], i) &&
+                   (result == NULL || result_fits(&result->lists[i], call->lists[i].count));
     }
     return is_alike;
+}
+
+bool convoy_poll_quick_is_alike(const struct convoy_poll *poll, const struct convoy_poll_call *call)
+{
+    return call_is_alike(poll, call, NULL, poll->quick.list_count);
 }
 
 static inline bool is_wide(const struct convoy_poll *poll, size_t count)
@@ -80,6 +116,15 @@ LISTS_INLINE bool states_take(const struct convoy_poll *poll, const struct convo
     return is_known;
 }
 
+/* As states_take, into `input` and packed into the payload. */
+LISTS_INLINE bool states_pack(const struct convoy_poll *poll, const struct convoy_poll_call *call, uint8_t *payload,
+                              uint8_t *input, size_t count)
+{
+    bool is_known = states_take(poll, call, input, count);
+    convoy_states_pack(payload, input, poll->quick.entries);
+    return is_known;
+}
+
 LISTS_INLINE void list_write(struct convoy_poll_list_result *out, size_t count, uint32_t unknown)
 {
     out->states_count = count;
@@ -96,9 +141,10 @@ __attribute__((noinline)) static void merge_again(struct convoy_poll *poll, cons
     struct convoy_positional *positional = &poll->keyed.positional;
     const uint8_t *states = poll->positional_states;
     poll->has_counts = true;
-    convoy_positional_begin(positional);
+    convoy_positional_ops.begin(positional);
     for (uint32_t i = 0; i < round->count; i++) {
-        convoy_positional_add(positional, round->payloads + i * round->stride, 1);
+        (void)convoy_positional_ops.member(positional, i, round->payloads + i * round->stride,
+                                           poll->quick.engine.payload_bytes); /* the length is right */
     }
     for (size_t i = 0; i < call->list_count; i++) {
         struct convoy_poll_list_result *out = &result->lists[i];
@@ -114,6 +160,9 @@ LISTS_INLINE struct convoy_states_seen merge_into(struct convoy_poll *poll, uint
                                                   const struct convoy_quick_round *round, size_t entries)
 {
     const struct convoy_states_lists lists = {round->payloads, round->stride, round->count};
+    if (poll->quick.is_packed) {
+        return convoy_states_merge_packed(poll->positional_states, copy, &lists, entries);
+    }
     return is_wide(poll, entries) ? convoy_states_merge_wide(poll->positional_states, copy, &lists, entries)
                                   : convoy_states_merge(poll->positional_states, copy, &lists, entries);
 }
@@ -129,7 +178,7 @@ LISTS_INLINE enum convoy_poll_moved states_merge(struct convoy_poll *poll, const
         convoy_positional_begin(&poll->keyed.positional);
         poll->has_counts = false;
     }
-    struct convoy_states_seen seen = merge_into(poll, copy, round, poll->quick.engine.payload_bytes);
+    struct convoy_states_seen seen = merge_into(poll, copy, round, poll->quick.entries);
     if (__builtin_expect((seen.unknown & CONVOY_STATES_HIGH_BITS) != 0 || CONVOY_MUTATED(min_is_max), 0)) {
         merge_again(poll, round, call, result);
         return CONVOY_POLL_MOVED_UNKNOWN;
@@ -146,15 +195,14 @@ LISTS_INLINE enum convoy_poll_moved states_merge(struct convoy_poll *poll, const
     return seen.moved != 0 ? CONVOY_POLL_MOVED_YES : CONVOY_POLL_MOVED_NO;
 }
 
-/* What the whole way would have left after contributing, and its end. */
-__attribute__((noinline)) static int32_t quick_leave(struct convoy_poll *poll, const struct convoy_quick_round *round,
-                                                     const uint8_t *payload, struct convoy_poll_result *result,
-                                                     struct convoy_error *error)
+int32_t convoy_poll_quick_leave(struct convoy_poll *poll, const struct convoy_quick_round *round,
+                                struct convoy_poll_result *result, struct convoy_error *error)
 {
     poll->tag = poll->quick.engine.tag;
     poll->votes = poll->quick.engine.votes;
     poll->summary = *round->summary;
-    memcpy(poll->capture.states, payload, poll->shape.positional_bytes);
+    memcpy(poll->capture.states, poll->quick.round.input, poll->quick.entries);
+    poll->quick.round.input = NULL;
     poll->is_finished = poll->is_recorded = poll->has_own = false;
     poll->is_unseen = true;
     poll->quick.engine.generation = 0;
@@ -166,7 +214,7 @@ void convoy_poll_quick_record(struct convoy_poll *poll)
     poll->tag = poll->quick.engine.tag;
     poll->votes = poll->quick.engine.votes;
     poll->summary = *convoy_engine_summary(poll->engine);
-    memcpy(poll->capture.states, poll->quick.round.input, poll->shape.positional_bytes);
+    memcpy(poll->capture.states, poll->quick.round.input, poll->quick.entries);
     convoy_result_record(poll, CONVOY_OK);
 }
 
@@ -176,7 +224,10 @@ LISTS_INLINE bool quick_lists(struct convoy_poll *poll, const struct convoy_poll
                               int32_t *status_out, uint8_t *payload, size_t count)
 {
     struct convoy_quick_round round;
-    if (!call_is_alike(poll, call, result, count) || !states_take(poll, call, payload, count)) {
+    bool is_packed = poll->quick.is_packed;
+    uint8_t *input = is_packed ? poll->quick.inputs[poll->engine->next_round & 1] : payload;
+    if (!call_is_alike(poll, call, result, count) ||
+        !(is_packed ? states_pack(poll, call, payload, input, count) : states_take(poll, call, input, count))) {
         return false;
     }
     poll->quick.engine.tag = call->tag;
@@ -188,12 +239,13 @@ LISTS_INLINE bool quick_lists(struct convoy_poll *poll, const struct convoy_poll
     poll->operation = round.operation;
     poll->two.phase = CONVOY_TWO_LEVEL_NONE;
     *status_out = CONVOY_OK;
+    poll->quick.round.input = input;
     if (__builtin_expect(end == CONVOY_QUICK_ENDED, 0)) {
-        *status_out = quick_leave(poll, &round, payload, result, how->error);
+        *status_out = convoy_poll_quick_leave(poll, &round, result, how->error);
         return true;
     }
     poll->quick.round.moved = states_merge(poll, &round, call, result, count);
-    poll->quick.round.input = payload;
+    poll->quick.round.output = poll->positional_states;
     result->votes_and = round.summary->votes_and;
     result->votes_or = round.summary->votes_or;
     result->round = round.summary->round;
@@ -210,6 +262,12 @@ int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_ca
     size_t count = poll->quick.list_count;
     int32_t status;
     poll->quick.round.input = NULL;
+    if (payload != NULL && !poll->is_unseen && __builtin_expect(poll->quick.is_keyed, 0)) {
+        if (convoy_poll_quick_keyed(poll, call, &how, result, &status, payload)) {
+            return status;
+        }
+        payload = NULL;
+    }
     if (payload != NULL && !poll->is_unseen &&
         (count == 1 ? quick_lists(poll, call, &how, result, &status, payload, 1)
                     : quick_lists(poll, call, &how, result, &status, payload, count))) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The blocking call of a group whose calls are alike: the same positional lists as in the call before, apart from their
- * states. Over the engine's short way (round/quick.h); convoy_poll_reduce goes it where it can.
+ * The blocking call of a group whose calls are alike: the same lists as in the call before, apart from their states. Over
+ * the engine's short way (round/quick.h); convoy_poll_reduce goes it where it can. All lists are positional, or all are
+ * keyed with identities that all members have agreed on in the round before, so that nothing but states is sent.
  */
 #ifndef CONVOY_POLL_QUICK_H
 #define CONVOY_POLL_QUICK_H
@@ -19,8 +20,9 @@ enum convoy_poll_moved {
 
 /* How the last call went, for whoever records it. */
 struct convoy_poll_short_round {
-    const uint8_t *input; /* contributed states; NULL: it went the whole way, and was recorded there. They stay until the
-                             round after the next */
+    const uint8_t *input; /* contributed states in own order; NULL: it went the whole way, and was recorded there. They
+                             stay until the round after the next */
+    const uint8_t *output; /* as input; they stay until the next round has all cells */
     enum convoy_poll_moved moved;
 };
 
@@ -28,6 +30,11 @@ struct convoy_poll_short_round {
 struct convoy_poll_short {
     struct convoy_poll_short_round round;
     struct convoy_quick engine; /* generation 0: there is none */
+    bool is_packed;             /* states go by the half byte */
+    bool is_keyed;
+    uint8_t *inputs[2]; /* what was contributed, where the cell does not have it as it is; by the parity of the round */
+    uint8_t *sorted;    /* is_keyed: the states in ascending order of identity */
+    uint32_t entries;   /* of all lists */
     size_t list_count;
     struct convoy_poll_short_list {
         size_t name_length; /* the name is in the capture */
@@ -40,6 +47,12 @@ struct convoy_poll_short {
     } lists[CONVOY_POLL_LISTS_MAX];
 };
 
+/* entries: room for the states of all lists; keyed: of keyed ones. NO_MEMORY leaves the storage fit for fini. */
+int32_t convoy_poll_quick_init(struct convoy_poll_short *quick, size_t entries, size_t keyed);
+
+/* Safe on zeroed storage. */
+void convoy_poll_quick_fini(struct convoy_poll_short *quick);
+
 /* After a call of plain lists was contributed the whole way: keeps what the next one will be compared with. */
 void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_call *call);
 
@@ -48,5 +61,19 @@ void convoy_poll_quick_note(struct convoy_poll *poll);
 
 /* Records a short round that nothing can be built on: by convoy_poll_record_fn, as one that went the whole way. */
 void convoy_poll_quick_record(struct convoy_poll *poll);
+
+/* -- between quick.c and quick_keyed.c ----------------------------------------------------------------------------- */
+
+/* The same for keyed lists whose payload begins at `payload`. false: nothing was sent, the whole way is to be gone. */
+bool convoy_poll_quick_keyed(struct convoy_poll *poll, const struct convoy_poll_call *call,
+                             const struct convoy_quick_call *how, struct convoy_poll_result *result,
+                             int32_t *status_out, uint8_t *payload);
+
+/* What the whole way would have left after contributing, and its end. */
+int32_t convoy_poll_quick_leave(struct convoy_poll *poll, const struct convoy_quick_round *round,
+                                struct convoy_poll_result *result, struct convoy_error *error);
+
+/* After keep: whether a call has the lists of the one that was kept, apart from keys and states. */
+bool convoy_poll_quick_is_alike(const struct convoy_poll *poll, const struct convoy_poll_call *call);
 
 #endif

@@ -37,6 +37,7 @@
 /* convoy_cell.info: length in the low 24 bits, flags above */
 #define CONVOY_INFO_LENGTH_MASK 0x00ffffffu
 #define CONVOY_INFO_ERROR 0x01000000u /* error row: the payload is an int32 reason */
+#define CONVOY_INFO_SHORT 0x02000000u /* the payload has the family's form for short rounds */
 
 struct convoy_cell {
     struct convoy_round_header cold;

@@ -56,6 +56,7 @@ struct convoy_engine_report {
 struct convoy_waiting {
     uint32_t pauses;      /* before yielding; 0 when members outnumber cores */
     bool is_settled;      /* all local members' processors are known */
+    uint32_t looks;       /* between two yields of a long wait */
     uint64_t usual_ns;    /* moving average of how long peers keep this member waiting */
     uint64_t ask_ns;   /* CLOCK_MONOTONIC from which a leader asks silent hosts: a quarter of the deadline */
     uint32_t turn;     /* counts empty turns, to yield now and then */

@@ -16,7 +16,14 @@ void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_
     quick_out->generation = is_usual ? engine->generation : 0;
     quick_out->fingerprint = engine->fingerprint;
     quick_out->payload_bytes = engine->contribution.payload_bytes;
+    quick_out->form = 0;
     quick_out->contribution = engine->contribution;
+}
+
+void convoy_engine_quick_shorten(struct convoy_quick *quick, uint32_t payload_bytes)
+{
+    quick->payload_bytes = payload_bytes;
+    quick->form = CONVOY_INFO_SHORT;
 }
 
 uint32_t convoy_engine_quick_wake(struct convoy_engine *engine)

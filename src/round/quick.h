@@ -32,8 +32,9 @@ struct convoy_quick {
     uint32_t votes; /* these three are the coming round's */
     uint64_t tag;
     uint32_t payload_bytes;
+    uint32_t form; /* CONVOY_INFO_SHORT: the payload has the family's form for short rounds; else 0 */
     uint64_t fingerprint;
-    struct convoy_contribution contribution; /* but for the three above */
+    struct convoy_contribution contribution; /* but for votes, tag and payload_bytes */
 };
 
 /* How a round went. OVER: payloads in member order, `stride` bytes apart; they stay until this member's next round. */
@@ -73,6 +74,10 @@ struct convoy_quick_seen {
 
 /* After an operation that ended OK: the next one may go the short way. Where none can, nothing is noted. */
 void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_quick *quick_out);
+
+/* After note: the rounds have a form of their own, of payload_bytes. All members that go the short way give it the same
+ * one; the merge operations take it too. */
+void convoy_engine_quick_shorten(struct convoy_quick *quick, uint32_t payload_bytes);
 
 /* As convoy_engine_begin; NULL: the short way is closed. */
 static inline uint8_t *convoy_engine_quick_begin(const struct convoy_engine *engine, const struct convoy_quick *quick)

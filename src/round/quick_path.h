@@ -42,7 +42,7 @@ CONVOY_QUICK_INLINE bool quick_swap(struct convoy_engine *engine, const struct c
     }
     cell->fingerprint = quick->fingerprint;
     cell->votes = quick->votes;
-    cell->info = quick->payload_bytes;
+    cell->info = quick->payload_bytes | quick->form;
     cell->tag = quick->tag;
     CONVOY_POINT(publish_before_swap);
     uint64_t word = convoy_word(engine->generation, round);
@@ -115,6 +115,7 @@ CONVOY_QUICK_INLINE bool quick_look(struct convoy_engine *engine, const struct c
     const uint64_t word = engine->own_words[engine->next_round & 1];
     const size_t stride = 2 * engine->cell_bytes;
     const uint8_t *at = quick_cells(engine, engine->next_round);
+    const uint32_t info = quick->payload_bytes | quick->form;
     struct convoy_quick_seen all = {.votes_and = quick->votes, .votes_or = quick->votes};
     uint64_t different = 0;
     for (uint32_t left = engine->local_count; left != 0; left--, at += stride) {
@@ -126,7 +127,7 @@ CONVOY_QUICK_INLINE bool quick_look(struct convoy_engine *engine, const struct c
         uint32_t votes = CONVOY_MUTATED(votes_not_merged) ? quick->votes : cell->votes;
         uint64_t tag = CONVOY_MUTATED(tags_ignored) ? quick->tag : cell->tag;
         uint64_t print = CONVOY_MUTATED(fingerprint_ignored) ? quick->fingerprint : cell->fingerprint;
-        different |= (print ^ quick->fingerprint) | (cell->info ^ quick->payload_bytes) | (tag ^ quick->tag);
+        different |= (print ^ quick->fingerprint) | (cell->info ^ info) | (tag ^ quick->tag);
         all.votes_and &= votes;
         all.votes_or |= votes;
     }

@@ -15,8 +15,9 @@
 
 #define WAIT_YIELD_MIN_NS 100000u
 #define WAIT_USUAL_SHIFT 3 /* moving average over about 8 waits */
-#define WAIT_LOOKS 64u     /* between two yields, where there is a processor for each member: about three times as long as
-                              the yield, during which nothing is noticed */
+#define WAIT_LOOKS_MIN 64u   /* between two yields, where there is a processor for each member: about three times as long */
+#define WAIT_LOOKS_MAX 1024u /* as a yield, during which nothing is noticed; and more where nobody else wants the processor */
+#define WAIT_YIELD_ALONE_NS 5000u /* who is back that soon was alone */
 
 /* How many processors the members of this host may run on together; 0 while a member is still opening. */
 static uint32_t wait_cpu_count(const struct convoy_engine *engine)
@@ -55,6 +56,7 @@ static void wait_settle(struct convoy_engine *engine)
     if (cpus != 0) {
         bool is_crowded = engine->local_count > cpus;
         engine->waiting.pauses = is_crowded ? 0 : (uint32_t)engine->runtime->settings.spin_pauses;
+        engine->waiting.looks = WAIT_LOOKS_MIN;
         engine->waiting.is_settled = true;
     }
 }
@@ -116,11 +118,21 @@ static int32_t wait_timed_out(struct convoy_engine *engine)
 static int32_t wait_look(struct convoy_engine *engine)
 {
     int32_t status = convoy_engine_collect(engine);
-    for (uint32_t i = 1; i < WAIT_LOOKS && engine->waiting.pauses != 0 && status == CONVOY_IN_PROGRESS; i++) {
+    for (uint32_t i = 1; i < engine->waiting.looks && engine->waiting.pauses != 0 && status == CONVOY_IN_PROGRESS; i++) {
         convoy_engine_pause();
         status = convoy_engine_collect(engine);
     }
     return status;
+}
+
+/* Gives the processor to whoever wants it. While nobody does, ever less often. */
+static void wait_yield(struct convoy_engine *engine, uint64_t now)
+{
+    uint32_t looks = engine->waiting.looks * 2;
+    engine->waited.yields++;
+    (void)sched_yield();
+    bool is_alone = convoy_now_ns() - now < WAIT_YIELD_ALONE_NS;
+    engine->waiting.looks = !is_alone ? WAIT_LOOKS_MIN : looks < WAIT_LOOKS_MAX ? looks : WAIT_LOOKS_MAX;
 }
 
 /* Yields, then sleeps, until the round ends. A look for dead peers every liveness_ms, whichever way it waits. */
@@ -157,8 +169,7 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
         if (engine->remote != NULL) {
             convoy_remote_wait(engine, now < yield_until, slice);
         } else if (now < yield_until) {
-            engine->waited.yields++;
-            (void)sched_yield();
+            wait_yield(engine, now);
         } else {
             engine->waited.sleeps++;
             convoy_engine_sleep(engine, slice);

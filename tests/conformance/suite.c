@@ -100,6 +100,7 @@ int suite_main(const char *name, enum suite_transport transport)
     (void)plugin_path(); /* its static storage is written once, before ranks may be threads */
     count = suite_add(tests, count, suite_round_cases, suite_round_count, transport);
     count = suite_add(tests, count, suite_alike_cases, suite_alike_count, transport);
+    count = suite_add(tests, count, suite_keyed_cases, suite_keyed_count, transport);
     count = suite_add(tests, count, suite_between_cases, suite_between_count, transport);
     count = suite_add(tests, count, suite_failure_cases, suite_failure_count, transport);
     count = suite_add(tests, count, suite_loss_cases, suite_loss_count, transport);

@@ -44,6 +44,8 @@ extern const struct suite_case suite_round_cases[];
 extern const size_t suite_round_count;
 extern const struct suite_case suite_alike_cases[];
 extern const size_t suite_alike_count;
+extern const struct suite_case suite_keyed_cases[];
+extern const size_t suite_keyed_count;
 extern const struct suite_case suite_between_cases[];
 extern const size_t suite_between_count;
 extern const struct suite_case suite_failure_cases[];

@@ -323,6 +323,11 @@ void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_
     quick_out->generation = 0;
 }
 
+void convoy_engine_quick_shorten(struct convoy_quick *quick, uint32_t payload_bytes)
+{
+    quick->payload_bytes = payload_bytes;
+}
+
 bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell, uint64_t word,
                               const struct convoy_quick_call *call)
 {

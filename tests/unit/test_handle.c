@@ -69,7 +69,7 @@ static int scene_setup(void **state)
     group->record.waited = &scene->waited;
     group->record.summary = &scene->summary;
     scene->poll.quick.round.input = &scene->state;
-    scene->poll.positional_states = &scene->state;
+    scene->poll.quick.round.output = &scene->state;
     record_first_round(scene);
     return 0;
 }

@@ -190,10 +190,9 @@ static void short_round(struct scene *scene, uint64_t number, enum convoy_poll_m
     scene_round(scene, number);
     scene->input[0] = (uint8_t)number;
     scene->output[0] = (uint8_t)number;
-    scene->poll.quick.round = (struct convoy_poll_short_round){scene->input, moved};
+    scene->poll.quick.round = (struct convoy_poll_short_round){scene->input, scene->output, moved};
     scene->poll.quick.engine.tag = 100 + number;
     scene->poll.quick.engine.votes = (uint32_t)number;
-    scene->poll.positional_states = scene->output;
     convoy_record_poll_short(&scene->record, &scene->poll);
 }
 
