@@ -49,7 +49,7 @@ UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields te
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
-UNIT_TESTS += diverged poll_quick remote reopen report sync_quick wait
+UNIT_TESTS += diverged poll_quick poll_quick_keyed remote reopen report sync_quick wait
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
@@ -60,7 +60,7 @@ ABI_TESTS := hygiene load
 FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
-UNIT_LIB_SOURCES := linknode neighbours ucx_case
+UNIT_LIB_SOURCES := linknode neighbours poll_pair ucx_case
 TEST_SHIMS := global_ucp old_ucp
 
 # -- flags ---------------------------------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ void convoy_keyed_fini(struct convoy_keyed *keyed)
 static uint32_t table_spare(const struct convoy_keyed *keyed)
 {
     uint32_t spare = 0;
-    while (spare == keyed->current || (keyed->agreed.is_there && spare == keyed->agreed.table && !CONVOY_MUTATED(agreed_overwritten))) {
+    while (spare == keyed->current ||
+           (keyed->agreed.is_there && spare == keyed->agreed.table && !CONVOY_MUTATED(agreed_overwritten))) {
         spare++;
     }
     return spare;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * States by the half byte, where that makes one cache line of a cell of what would be two. (Of longer lists the lines are
- * fetched together anyway, and packing takes as long as it saves.) The first half of the states lies in the low halves of the bytes, the second half in the high ones, so
- * that packing and merging need no shuffles; an odd last one has a byte of its own. Pure.
+ * fetched together anyway, and packing takes as long as it saves.) The first half of the states lies in the low halves
+ * of the bytes, the second half in the high ones, so that packing and merging need no shuffles; an odd last one has a
+ * byte of its own. Pure.
  *
  *   n states, h = n / 2     byte j < h:  state j | state (h + j) << 4       byte h, n odd:  state n - 1
  */
