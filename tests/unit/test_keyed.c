@@ -185,6 +185,109 @@ static void test_keyed_overflow_size_saturates(void **state)
     convoy_keyed_fini(&bench.keyed);
 }
 
+/* -- what all agree on ----------------------------------------------------------------------------------------------- */
+
+#define AGREED 40u
+
+/* Keyed lists alone, of which two members have brought the same identities. */
+static void agreed_open(struct bench *bench, uint64_t salt)
+{
+    uint64_t payload[ROOM];
+    uint32_t head[] = {0, AGREED};
+    memset(bench, 0, sizeof *bench);
+    convoy_payload_shape_add(&bench->shape, 0, CONVOY_POLL_KEYED);
+    assert_int_equal(convoy_keyed_init(&bench->keyed, 2048, bench->positional), CONVOY_OK);
+    convoy_keyed_prepare(&bench->keyed, &bench->shape);
+    convoy_keyed_ops.begin(&bench->keyed);
+    memset(payload, CONVOY_STATE_TRANSFERRING, sizeof payload);
+    memcpy(payload, head, sizeof head);
+    for (uint32_t i = 0; i < AGREED; i++) {
+        payload[1 + i] = i + salt;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(convoy_keyed_ops.member(&bench->keyed, i, (const uint8_t *)payload, 8 + 9 * AGREED), CONVOY_OK);
+    }
+    convoy_keyed_agree(&bench->keyed);
+}
+
+static size_t same_make(const struct bench *bench, uint8_t *out, uint8_t state)
+{
+    const struct convoy_payload_same same = {CONVOY_PAYLOAD_SAME, bench->keyed.agreed.digest};
+    uint8_t states[AGREED];
+    memset(states, state, sizeof states);
+    memcpy(out, &same, sizeof same);
+    convoy_states_pack(out + sizeof same, states, AGREED);
+    return sizeof same + convoy_payload_short_bytes(AGREED);
+}
+
+static void test_keyed_agreed_identities_need_not_be_sent(void **state)
+{
+    (void)state;
+    struct bench bench;
+    uint8_t payload[ROOM];
+    agreed_open(&bench, 1);
+    assert_true(convoy_keyed_is_agreed(&bench.keyed));
+    uint64_t version = bench.keyed.version;
+    convoy_keyed_ops.begin(&bench.keyed);
+    size_t bytes = same_make(&bench, payload, CONVOY_STATE_SUCCESS);
+    assert_int_equal(convoy_keyed_ops.member(&bench.keyed, 0, payload, bytes), CONVOY_OK);
+    payload[sizeof(struct convoy_payload_same)] = 0xf4; /* the twenty-first is of a newer peer */
+    assert_int_equal(convoy_keyed_ops.member(&bench.keyed, 1, payload, bytes), CONVOY_OK);
+    const struct convoy_table *table = convoy_keyed_current(&bench.keyed);
+    assert_int_equal(table->states[0], CONVOY_STATE_SUCCESS);
+    assert_int_equal(table->states[AGREED / 2], CONVOY_STATE_BOOTSTRAPPING);
+    assert_int_equal(bench.keyed.positional.unknown[0], 1);
+    assert_int_equal(table->listed[3], 2);
+    assert_true(bench.keyed.version == version);
+    convoy_keyed_fini(&bench.keyed);
+}
+
+static void same_refused(struct bench *bench, const uint8_t *payload, size_t bytes)
+{
+    convoy_keyed_ops.begin(&bench->keyed);
+    assert_int_equal(convoy_keyed_ops.member(&bench->keyed, 0, payload, bytes), CONVOY_MALFORMED);
+}
+
+static void test_keyed_reference_to_what_is_not_agreed_is_malformed(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct bench other;
+    uint8_t payload[ROOM];
+    agreed_open(&bench, 1);
+    agreed_open(&other, 2);
+    size_t bytes = same_make(&bench, payload, CONVOY_STATE_SUCCESS);
+    same_refused(&bench, payload, bytes - 1);
+    same_refused(&bench, payload, bytes + 1);
+    same_refused(&bench, payload, sizeof(struct convoy_payload_same) - 1);
+    same_refused(&other, payload, bytes); /* another digest */
+    payload[0] = CONVOY_PAYLOAD_SAME | CONVOY_PAYLOAD_GENERATIONS;
+    same_refused(&bench, payload, bytes);
+    (void)same_make(&bench, payload, CONVOY_STATE_SUCCESS);
+    bench.keyed.agreed.is_there = false;
+    same_refused(&bench, payload, bytes);
+    convoy_keyed_fini(&bench.keyed);
+    convoy_keyed_fini(&other.keyed);
+}
+
+/* A round in which one member lacks an identity ends the agreement. */
+static void test_keyed_agreement_takes_all_members(void **state)
+{
+    (void)state;
+    struct bench bench;
+    const uint32_t none[] = {0, 0};
+    uint8_t payload[ROOM];
+    agreed_open(&bench, 1);
+    convoy_keyed_ops.begin(&bench.keyed);
+    size_t bytes = same_make(&bench, payload, CONVOY_STATE_SUCCESS);
+    assert_int_equal(convoy_keyed_ops.member(&bench.keyed, 0, payload, bytes), CONVOY_OK);
+    assert_int_equal(convoy_keyed_ops.member(&bench.keyed, 1, (const uint8_t *)none, sizeof none), CONVOY_OK);
+    convoy_keyed_agree(&bench.keyed);
+    assert_false(convoy_keyed_is_agreed(&bench.keyed));
+    same_refused(&bench, payload, bytes);
+    convoy_keyed_fini(&bench.keyed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +298,9 @@ int main(void)
         cmocka_unit_test(test_keyed_partial_listed_by_too_many_is_malformed),
         cmocka_unit_test(test_keyed_overflow_is_counted_and_passed_on),
         cmocka_unit_test(test_keyed_overflow_size_saturates),
+        cmocka_unit_test(test_keyed_agreed_identities_need_not_be_sent),
+        cmocka_unit_test(test_keyed_reference_to_what_is_not_agreed_is_malformed),
+        cmocka_unit_test(test_keyed_agreement_takes_all_members),
     };
     return cmocka_run_group_tests_name("keyed", tests, NULL, NULL);
 }

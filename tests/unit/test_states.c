@@ -2,6 +2,9 @@
 /* States by the block against one loop over bytes, for every length, alignment and place of what is odd. */
 #include "poll/states_wide.h"
 
+#include "convoy/poll.h"
+#include "poll/states_packed.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -172,12 +175,95 @@ static void test_states_wide_is_what_this_machine_has(void **state)
 #endif
 }
 
+/* -- by the half byte -------------------------------------------------------------------------------------------- */
+
+static void check_pack(size_t count)
+{
+    uint8_t states[CONVOY_PACKED_MAX];
+    uint8_t packed[CONVOY_PACKED_MAX + 1];
+    for (size_t i = 0; i < count; i++) {
+        states[i] = (uint8_t)(draw() % 16);
+    }
+    memset(packed, GUARD, sizeof packed);
+    convoy_states_pack(packed, states, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(convoy_packed_state(packed, count, i), states[i]);
+    }
+    assert_int_equal(packed[convoy_packed_bytes(count)], GUARD);
+}
+
+static void test_states_packed_are_found_again(void **state)
+{
+    (void)state;
+    for (size_t count = CONVOY_PACKED_MIN; count <= CONVOY_PACKED_MAX; count++) {
+        assert_true(convoy_packed_pays(count));
+        check_pack(count);
+    }
+    assert_false(convoy_packed_pays(CONVOY_PACKED_MIN - 1));
+    assert_false(convoy_packed_pays(CONVOY_PACKED_MAX + 1));
+    assert_int_equal(convoy_packed_bytes(CONVOY_PACKED_MAX), 32); /* what is left of the first line */
+}
+
+/* bad: an entry of the last member that is above 4. */
+static void check_merge_packed(size_t count, uint32_t members, size_t bad)
+{
+    uint8_t states[MEMBERS_MAX][CONVOY_PACKED_MAX];
+    uint8_t cells[MEMBERS_MAX * STRIDE];
+    uint8_t into[CONVOY_PACKED_MAX + 1];
+    uint8_t copy[CONVOY_PACKED_MAX + 1];
+    uint8_t least[CONVOY_PACKED_MAX];
+    const struct convoy_states_lists lists = {cells, STRIDE, members};
+    memset(least, CONVOY_STATE_SUCCESS, sizeof least);
+    memset(into, GUARD, sizeof into);
+    memset(copy, GUARD, sizeof copy);
+    for (uint32_t member = 0; member < members; member++) {
+        fill(states[member], count);
+        for (size_t i = 0; i < count; i++) {
+            least[i] = states[member][i] < least[i] ? states[member][i] : least[i];
+        }
+        if (member == members - 1 && bad < count) {
+            states[member][bad] = (uint8_t)(5 + draw() % 11);
+        }
+        convoy_states_pack(cells + (size_t)member * STRIDE, states[member], count);
+    }
+    struct convoy_states_seen seen = convoy_states_merge_packed(into, copy, &lists, count);
+    assert_int_equal((seen.unknown & CONVOY_STATES_HIGH_BITS) != 0, bad < count);
+    assert_int_equal(into[count], GUARD);
+    assert_int_equal(copy[count], GUARD);
+    if (bad < count) {
+        return;
+    }
+    assert_true(seen.moved != 0);
+    assert_memory_equal(into, least, count);
+    assert_memory_equal(copy, least, count);
+    assert_true(convoy_states_merge_packed(into, copy, &lists, count).moved == 0);
+    size_t at = draw() % count;
+    into[at] ^= 1;
+    assert_true(convoy_states_merge_packed(into, copy, &lists, count).moved != 0);
+    assert_memory_equal(into, least, count);
+}
+
+static void test_states_merge_of_packed_ones_is_min(void **state)
+{
+    (void)state;
+    for (size_t count = CONVOY_PACKED_MIN; count <= CONVOY_PACKED_MAX; count++) {
+        for (uint32_t members = 1; members <= MEMBERS_MAX; members++) {
+            check_merge_packed(count, members, SIZE_MAX);
+        }
+        for (size_t bad = 0; bad < count; bad++) {
+            check_merge_packed(count, 2, bad);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_states_copy_finds_what_is_unknown),
         cmocka_unit_test(test_states_spread_copies_any_bytes),
         cmocka_unit_test(test_states_merge_is_min_and_says_what_moved),
+        cmocka_unit_test(test_states_packed_are_found_again),
+        cmocka_unit_test(test_states_merge_of_packed_ones_is_min),
         cmocka_unit_test(test_states_wide_is_what_this_machine_has),
     };
     return cmocka_run_group_tests_name("states", tests, NULL, NULL);
