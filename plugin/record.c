@@ -444,6 +444,7 @@ static void record_log_sync(struct convoy_record *record, const struct convoy_re
     struct convoy_call_header header;
     struct convoy_call_end end = {.status = round->status, .duration_ns = duration_ns};
     memset(&header, 0, offsetof(struct convoy_call_header, lists));
+    header.round = round->round;
     header.tag = input->tag;
     header.votes = input->votes;
     header.operation = CONVOY_OPERATION_SYNC;
@@ -454,7 +455,6 @@ static void record_log_sync(struct convoy_record *record, const struct convoy_re
     header.lists[0].width = round->width;
     header.lists[0].name[0] = '\0';
     if (round->status == CONVOY_OK) {
-        header.round = round->result->round;
         header.epoch = round->result->epoch;
         end.votes_and = round->result->votes_and;
         end.votes_or = round->result->votes_or;

@@ -162,6 +162,7 @@ struct convoy_record_sync {
     int32_t status;
     uint32_t width;
     uint32_t cells;
+    uint64_t round; /* however it ended */
 };
 void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round);
 

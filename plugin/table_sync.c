@@ -92,6 +92,7 @@ static inline void sync_record(struct convoy_group *group, const struct convoy_s
         .status = status,
         .width = group->schema.count,
         .cells = group->sync_cells,
+        .round = convoy_engine_round(group->engine),
     };
     convoy_record_sync(&group->record, &round);
 }

@@ -31,7 +31,7 @@ struct convoy_poll_record {
     int32_t status;
     uint32_t level; /* 0, or 1 and 2 of a two-level call */
     convoy_operation operation;
-    uint64_t round; /* of the last summary; 0 when the round did not end OK */
+    uint64_t round; /* however it ended */
     uint64_t epoch;
     uint64_t tag;
     uint32_t votes;     /* of this member */

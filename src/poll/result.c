@@ -82,7 +82,7 @@ __attribute__((noinline)) static void record_whole(struct convoy_poll *poll, int
     record.list_count = own->shape.list_count;
     record.may_repeat = is_ok && poll->has_own && poll->is_plain && record.list_count != 0 && !is_mixed &&
                         poll->repeat != NULL;
-    record.round = is_ok ? poll->summary.round : 0;
+    record.round = is_ok ? poll->summary.round : convoy_engine_round(poll->engine);
     record.epoch = is_ok ? poll->summary.epoch : 0;
     for (uint32_t list = 0; list < record.list_count; list++) {
         record.lists[list] = (struct convoy_poll_record_list){

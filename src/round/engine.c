@@ -210,6 +210,11 @@ const struct convoy_engine_counters *convoy_engine_counters(const struct convoy_
     return &engine->counters;
 }
 
+uint64_t convoy_engine_round(const struct convoy_engine *engine)
+{
+    return atomic_load_explicit(&engine->round, memory_order_relaxed);
+}
+
 uint64_t convoy_engine_next_round(const struct convoy_engine *engine)
 {
     return engine->next_round;

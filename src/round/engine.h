@@ -123,6 +123,9 @@ const struct convoy_engine_counters *convoy_engine_counters(const struct convoy_
 /* Whether this operation is open, or over and its end not yet read by test or wait: no other may start. */
 bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation);
 
+/* Number of the last operation's round, whether it is open or over, and however it ended. */
+uint64_t convoy_engine_round(const struct convoy_engine *engine);
+
 /* Number of the next round, for fault injection and logs. */
 uint64_t convoy_engine_next_round(const struct convoy_engine *engine);
 

@@ -2,6 +2,8 @@
 /* Sentences about rounds that went wrong. Ranks are named by their member ids; both values are given. */
 #include "round/engine_internal.h"
 
+#include <stdio.h>
+
 static const char *text_operation(uint32_t operation)
 {
     switch (operation) {
@@ -87,15 +89,17 @@ void convoy_engine_report_diverged_text(struct convoy_engine *engine, uint64_t r
                                 (unsigned long long)text_field_value(own, report->field), own->rank);
 }
 
-#define TEXT_UNHEARD (~(1u << CONVOY_MEMBER_HEARD) & ~(1u << CONVOY_MEMBER_ERROR)) /* conditions, as a mask */
+/* Conditions, as masks. Who brought something else was heard, too. */
+#define TEXT_OTHERS (1u << CONVOY_MEMBER_DIVERGED)
+#define TEXT_UNHEARD (~(1u << CONVOY_MEMBER_HEARD | 1u << CONVOY_MEMBER_ERROR | TEXT_OTHERS))
 
-/* How many members of the report were not heard; the first one's rank, or -1. */
-static uint32_t text_count_unheard(const struct convoy_engine_report *report, int32_t *rank_out)
+/* How many members of the report are in one of these conditions; the first one's rank, or -1. */
+static uint32_t text_count(const struct convoy_engine_report *report, uint32_t conditions, int32_t *rank_out)
 {
     uint32_t count = 0;
     *rank_out = -1;
     for (uint32_t i = 0; i < report->row_count; i++) {
-        if ((TEXT_UNHEARD >> report->rows[i].condition & 1) != 0) {
+        if ((conditions >> report->rows[i].condition & 1) != 0) {
             *rank_out = count == 0 ? report->rows[i].rank : *rank_out;
             count++;
         }
@@ -118,12 +122,17 @@ void convoy_engine_report_open_text(struct convoy_engine *engine, int32_t status
         return;
     }
     int32_t rank;
-    uint32_t count = text_count_unheard(&engine->report, &rank);
+    int32_t other;
+    uint32_t count = text_count(&engine->report, TEXT_UNHEARD, &rank);
+    char others[64] = "";
+    if (text_count(&engine->report, TEXT_OTHERS, &other) != 0) {
+        (void)snprintf(others, sizeof others, "; rank %d calls otherwise than this one", other);
+    }
     convoy_engine_report_names(engine, TEXT_UNHEARD, names, sizeof names);
     (void)convoy_error_set_peer(error, status, rank, round,
-                                "group %.*s: rank %d waited %llu ms in round %llu (%s) and did not hear from rank%s %s",
+                                "group %.*s: rank %d waited %llu ms in round %llu (%s) and did not hear from rank%s %s%s",
                                 name_length, engine->group->name, convoy_engine_rank(engine, engine->own_index),
                                 (unsigned long long)(engine->report.elapsed_ns / CONVOY_NS_PER_MS),
                                 (unsigned long long)round, text_operation(engine->contribution.header.operation),
-                                count == 1 ? "" : "s", names);
+                                count == 1 ? "" : "s", names, others);
 }

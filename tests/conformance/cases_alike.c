@@ -177,6 +177,7 @@ static void alike_expect_rested(const struct suite *suite, uint32_t rows)
     size_t size = json_array_size(log);
     EXPECT(size > ALIKE_RESTED / 2);
     EXPECT(strcmp(json_string_value(json_object_get(json_array_get(log, size - 1), "status")), "DIVERGED") == 0);
+    EXPECT_EQUAL(json_integer_value(json_object_get(json_array_get(log, size - 1), "round")), ALIKE_RESTED + rows + 1);
     for (size_t i = 0; i + 1 < size; i++) {
         const json_t *call = json_array_get(log, i);
         EXPECT_EQUAL(json_integer_value(json_object_get(call, "round")), ALIKE_RESTED + rows + 2 - size + i);

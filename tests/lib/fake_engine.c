@@ -305,6 +305,11 @@ void convoy_engine_report(struct convoy_engine *engine, struct convoy_report *re
     report_out->operation = engine->operation;
 }
 
+uint64_t convoy_engine_round(const struct convoy_engine *engine)
+{
+    return engine->group->round;
+}
+
 uint64_t convoy_engine_next_round(const struct convoy_engine *engine)
 {
     return engine->group->round;

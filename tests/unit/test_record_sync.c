@@ -23,7 +23,8 @@ static void end(struct scene *scene, int32_t status, int64_t *table_out)
 {
     const struct convoy_sync_result result = {.table = table_out, .round = scene->summary.round, .epoch = 7,
                                               .votes_and = 1, .votes_or = 3};
-    const struct convoy_record_sync round = {.result = &result, .status = status, .width = WIDTH, .cells = CELLS};
+    const struct convoy_record_sync round = {.result = &result, .status = status, .width = WIDTH, .cells = CELLS,
+                                              .round = scene->summary.round};
     convoy_record_sync(&scene->record, &round);
 }
 

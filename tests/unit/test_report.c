@@ -160,6 +160,21 @@ static void test_report_error_row_is_seen_before_the_round_ends(void **state)
     neighbours_destroy(all);
 }
 
+/* Who brought something else was heard, too. */
+static void test_report_other_call_is_not_unheard(void **state)
+{
+    (void)state;
+    struct neighbours *all = neighbours_create(3, NULL, 0);
+    struct neighbour *member = &all->members[0];
+    all->members[1].contribution.header.digest = 5;
+    EXPECT_OK(neighbours_start(all, 0, 1), NULL);
+    EXPECT_OK(neighbours_start(all, 1, 1), NULL);
+    EXPECT_STATUS(neighbours_wait(all, 0, CONVOY_NS_PER_MS), CONVOY_TIMED_OUT, &member->error);
+    EXPECT_TEXT(member->error.text, "did not hear from rank 12; rank 11 calls otherwise than this one");
+    EXPECT_EQUAL(member->error.rank, 12);
+    neighbours_destroy(all);
+}
+
 static void test_report_refused_payload_names_its_member(void **state)
 {
     (void)state;
@@ -247,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_report_cancel_gives_its_reason_and_leaves_the_round_open),
         cmocka_unit_test(test_report_error_row_has_its_reason),
         cmocka_unit_test(test_report_error_row_is_seen_before_the_round_ends),
+        cmocka_unit_test(test_report_other_call_is_not_unheard),
         cmocka_unit_test(test_report_refused_payload_names_its_member),
         cmocka_unit_test(test_report_fits_what_the_caller_has),
         cmocka_unit_test(test_report_open_round_shows_who_does_something_else),
