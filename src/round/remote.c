@@ -13,7 +13,7 @@
 
 #define REMOTE_GLANCE_MS 10
 #define REMOTE_DESCRIPTORS 24u /* what one UCX context and worker take, with a margin */
-#define REMOTE_BUSY_TURNS 4 /* empty looks at the worker before this member yields its processor */
+#define REMOTE_BUSY_TURNS 7 /* empty looks at the worker, from the send on, before this member yields its processor */
 #define REMOTE_LOOKS_MAX 16 /* a look at the worker is a system call: about as many as a message takes to come back */
 #define REMOTE_ALONE_NS 1500   /* a yield that nobody takes is back by then */
 #define REMOTE_SHARED_YIELDS 256 /* for so long after a yield that somebody took, the processor counts as shared */

@@ -70,6 +70,7 @@ static void round_send_partial(struct convoy_remote *remote)
     size_t length = sizeof head + head.payload_bytes;
     (void)round_store(engine, convoy_segment_partial(&engine->segment, round_of(engine)), remote->scratch, length);
     remote->sent_word = round_word(engine);
+    engine->waiting.turn = 0;
     CONVOY_POINT(lead_before_send);
     convoy_remote_broadcast(remote, CONVOY_MESSAGE_PARTIAL, remote->sent_word, remote->scratch, length);
     CONVOY_POINT(lead_after_send);
