@@ -26,6 +26,7 @@ POLL_SOURCES := alike capture check consensus contribute decided gate inject key
                 quick result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
 POOL_SOURCES := buddy lease pool
+DEVICE_SOURCES := bounce cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
 XFER_SOURCES := ring
@@ -123,6 +124,7 @@ ROUND_OBJECTS := $(call objects,$(addprefix src/round/,$(ROUND_SOURCES)))
 POLL_OBJECTS := $(call objects,$(addprefix src/poll/,$(POLL_SOURCES)))
 SYNC_OBJECTS := $(call objects,$(addprefix src/sync/,$(SYNC_SOURCES)))
 POOL_OBJECTS := $(call objects,$(addprefix src/pool/,$(POOL_SOURCES)))
+DEVICE_OBJECTS := $(call objects,$(addprefix src/device/,$(DEVICE_SOURCES)))
 WIRE_OBJECTS := $(call objects,$(addprefix src/wire/,$(WIRE_SOURCES)))
 XFER_OBJECTS := $(call objects,$(addprefix src/xfer/,$(XFER_SOURCES)))
 PLUGIN_OBJECTS := $(call objects,$(addprefix plugin/,$(PLUGIN_SOURCES)))
@@ -131,7 +133,7 @@ CLI_OBJECTS := $(call objects,$(addprefix src/cli/,$(CLI_SOURCES)))
 TEST_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(TEST_LIB_SOURCES)))
 # Uses the inside of the library, so unit tests only.
 UNIT_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(UNIT_LIB_SOURCES)))
-LIB_OBJECTS := $(CORE_OBJECTS) $(NET_OBJECTS) $(ROUND_OBJECTS) $(POLL_OBJECTS) $(SYNC_OBJECTS) $(POOL_OBJECTS) $(WIRE_OBJECTS) $(XFER_OBJECTS) $(PLUGIN_OBJECTS)
+LIB_OBJECTS := $(CORE_OBJECTS) $(NET_OBJECTS) $(ROUND_OBJECTS) $(POLL_OBJECTS) $(SYNC_OBJECTS) $(POOL_OBJECTS) $(DEVICE_OBJECTS) $(WIRE_OBJECTS) $(XFER_OBJECTS) $(PLUGIN_OBJECTS)
 
 # Linked statically and hidden: a host that exports a symbol of the same name must not hijack ours.
 STATIC_LIBS := -Wl,-Bstatic -ljansson -lsodium -Wl,-Bdynamic
