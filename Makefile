@@ -45,6 +45,8 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy lease pool ring
+DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
+UNIT_TESTS += $(DEVICE_TESTS)
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
@@ -61,7 +63,7 @@ ABI_TESTS := hygiene load
 FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
-UNIT_LIB_SOURCES := linknode neighbours ucx_case
+UNIT_LIB_SOURCES := device_case linknode neighbours ucx_case
 TEST_SHIMS := global_ucp old_ucp
 
 # -- flags ---------------------------------------------------------------------------------------------------------
@@ -338,7 +340,7 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 
 # Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but
 # those that measure; under ThreadSanitizer what threads share.
-TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log handle link link_peers runtime stats tables_pair
+TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats tables_pair
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
@@ -388,6 +390,17 @@ $(TEST_BIN)/lib/%.so: tests/lib/%.c
 	$(CC) $(CONVOY_CFLAGS) -fvisibility=default -shared $< -o $@
 
 $(TEST_BIN)/unit/test_ucx $(TEST_BIN)/integration/test_reports_plugin: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
+
+# The pretended CUDA driver, and one that lacks a function (tests/lib/sim_cuda.h).
+SIM_CUDA_SOURCES := $(patsubst %,tests/lib/%.c,sim_cuda sim_cuda_memory sim_cuda_stream)
+SIM_CUDA_FILES := $(TEST_BIN)/lib/libcuda.so.1 $(TEST_BIN)/lib/libcuda_short.so.1
+$(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/lib/cuda_host.h src/device/cuda_library.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -fvisibility=default $(if $(findstring short,$@),-DSIM_CUDA_SHORT) -shared \
+	    $(SIM_CUDA_SOURCES) -lpthread -o $@.new
+	mv $@.new $@
+
+$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%): | $(SIM_CUDA_FILES)
 
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
