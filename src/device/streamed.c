@@ -259,10 +259,14 @@ static int32_t streamed_unpin(void *self, void *address, struct convoy_error *er
 static void streamed_forget(void *self, struct convoy_device_copy *copy)
 {
     const struct streamed *streamed = self;
-    if (copy->event != NULL && streamed->driver->enter(streamed->self) == 0) {
-        streamed->driver->event_destroy(streamed->self, copy->event);
+    if (copy->event == NULL) {
+        return;
+    }
+    bool has_entered = streamed->driver->enter(streamed->self) == 0; /* an event can be destroyed without */
+    streamed->driver->event_destroy(streamed->self, copy->event);
+    copy->event = NULL;
+    if (has_entered) {
         streamed->driver->leave(streamed->self);
-        copy->event = NULL;
     }
 }
 

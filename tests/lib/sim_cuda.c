@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DEPTH 16
@@ -442,7 +443,12 @@ const struct sim_cuda_control *sim_cuda_control(void)
 __attribute__((destructor)) static void sim_end(void)
 {
     char text[256];
-    (void)pthread_mutex_lock(&sim.lock);
+    struct timespec deadline;
+    (void)clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += 5;
+    if (pthread_mutex_timedlock(&sim.lock, &deadline) != 0) { /* the runner has crashed, and ends the process from there */
+        return;
+    }
     sim.is_leaving = true;
     (void)pthread_cond_signal(&sim.changed);
     (void)pthread_mutex_unlock(&sim.lock);
