@@ -107,8 +107,10 @@ void *device_case_alloc(size_t bytes)
     return (void *)(uintptr_t)address;
 }
 
+/* The host's own fills may still be under way. */
 void device_case_free(void *memory)
 {
+    device_case_run_all();
     assert_int_equal(the_case.cuda.cuMemFree_v2((cuda_address)(uintptr_t)memory), 0);
 }
 
