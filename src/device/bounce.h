@@ -49,7 +49,8 @@ struct convoy_bounce_chunk {
     uint32_t index; /* for give */
 };
 
-/* Warns once, here. INVALID_ARGUMENT, NO_MEMORY, UNSUPPORTED (a device without streams), and as convoy_device_register. The device outlives it. bounce_out: gives */
+/* Warns once, here. INVALID_ARGUMENT, NO_MEMORY, UNSUPPORTED (a device without streams), and as convoy_device_register. The
+ * device outlives it. bounce_out: gives */
 int32_t convoy_bounce_open(struct convoy_device *device, const struct convoy_bounce_options *options,
                            struct convoy_bounce **bounce_out, struct convoy_error *error);
 

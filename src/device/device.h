@@ -50,7 +50,7 @@ struct convoy_copy_order {
     bool may_block;     /* also host memory that is not pinned: start may then wait for the stream */
     void *stream;       /* NULL: the device's default stream; host memory has no other */
     struct convoy_readiness ready;
-    void *event;    /* the host's: recorded behind the copy; NULL = none */
+    void *event;    /* the host's: recorded behind the copy, and fired when the ticket has ended well; NULL = none */
     uint64_t *mark; /* bytes, in the order of the pieces, that are there (release order); NULL = nobody asks. Devices with
                        streams write it once, at the end, when test or wait finds that */
 };

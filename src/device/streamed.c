@@ -99,17 +99,18 @@ static void copy_issue(const struct streamed *streamed, struct convoy_device_cop
     if (number != 0) {
         copy_fail(streamed, copy, "copying", number);
     }
-    number = streamed->driver->event_record(streamed->self, copy->event, order->stream);
-    if (number != 0) {
-        copy->is_asked_by_stream = true;
-        copy_fail(streamed, copy, "recording an event behind the copy", number);
-    }
-    /* After a failure the host's event stays as it is: it must not say that the bytes are there. */
+    /* After a failure the host's event stays as it is: it must not say that the bytes are there. Before the own event, so
+     * that it has fired when the ticket ends. */
     if (order->event != NULL && copy->failure.status == CONVOY_OK) {
         number = streamed->driver->event_record(streamed->self, order->event, order->stream);
         if (number != 0) {
             copy_fail(streamed, copy, "recording the host's event behind the copy", number);
         }
+    }
+    number = streamed->driver->event_record(streamed->self, copy->event, order->stream);
+    if (number != 0) {
+        copy->is_asked_by_stream = true;
+        copy_fail(streamed, copy, "recording an event behind the copy", number);
     }
 }
 

@@ -197,8 +197,11 @@ static void test_device_sweep_broken_context_is_lost_not_quiet(void **state)
     const struct convoy_copy_piece piece = {world.pinned, world.memory, BYTES};
     const struct convoy_copy_order order = {.pieces = &piece, .count = 1, .stream = world.stream,
                                             .direction = CONVOY_COPY_FROM_DEVICE};
+    the->sim->by_hand(1);
     the->sim->break_next(ILLEGAL_ADDRESS);
     assert_int_equal(convoy_device_start(device, &order, &ticket, NULL), CONVOY_OK);
+    device_case_run_all();
+    the->sim->by_hand(0);
     device_case_expect_error(convoy_device_wait(device, ticket, DEVICE_CASE_DEADLINE, &is_quiet, &error), CONVOY_SYSTEM, &error,
                              "asking for the event behind the copy: CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory");
     assert_false(is_quiet);
