@@ -402,6 +402,10 @@ $(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/l
 
 $(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%): | $(SIM_CUDA_FILES)
 
+.PHONY: test-gpu
+test-gpu: ## the device layer on a real GPU; skips with the reason where there is none
+	tests/run.sh tests/gpu/run.sh
+
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
 	TEST_JOBS=2 tests/run.sh $(UNIT_BINARIES)

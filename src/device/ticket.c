@@ -50,6 +50,23 @@ static int32_t ready_check(const struct convoy_device *device, const struct conv
     return CONVOY_OK;
 }
 
+/* Events of host memory are words, and so is every mark. */
+static int32_t words_check(const struct convoy_device *device, const struct convoy_copy_order *order,
+                           struct convoy_error *error)
+{
+    bool has_words = !device->ops->has_streams;
+    const void *event = order->ready.kind == CONVOY_READY_EVENT ? order->ready.handle : NULL;
+    if ((uintptr_t)order->mark % sizeof *order->mark != 0) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "device %s: mark is at %p, allowed are multiples of %zu",
+                                device->ops->name, (const void *)order->mark, sizeof *order->mark);
+    }
+    if (has_words && ((uintptr_t)event % sizeof(uint32_t) != 0 || (uintptr_t)order->event % sizeof(uint32_t) != 0)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "device %s: events are at %p and %p, allowed are multiples of "
+                                "%zu", device->ops->name, event, order->event, sizeof(uint32_t));
+    }
+    return CONVOY_OK;
+}
+
 static int32_t piece_check(const struct convoy_device *device, const struct convoy_copy_piece *piece, size_t index,
                            struct convoy_error *error)
 {
@@ -94,7 +111,8 @@ static int32_t order_check(const struct convoy_device *device, const struct conv
         bytes += order->pieces[i].bytes;
     }
     *bytes_out = bytes;
-    return ready_check(device, &order->ready, error);
+    int32_t status = words_check(device, order, error);
+    return status != CONVOY_OK ? status : ready_check(device, &order->ready, error);
 }
 
 /* One end of a piece that may be host memory. UNSUPPORTED: it is, and a copy of it would block. */

@@ -209,6 +209,9 @@ static void test_device_host_refusals(void **state)
         {{(void *)8, "", 0}, {.count = 1, .ready = {.kind = CONVOY_READY_EVENT}}, "ready.handle is NULL"},
         {{(void *)8, "", 0}, {.count = 1, .ready = {.kind = CONVOY_READY_CALLBACK}}, "ready.is_ready is NULL"},
         {{(void *)8, "", 0}, {.count = 1, .ready = {.kind = CONVOY_READY_STREAM}}, "but it has none"},
+        {{(void *)8, "", 0}, {.count = 1, .ready = {.kind = CONVOY_READY_EVENT, .handle = (void *)6}}, "events are at 0x6"},
+        {{(void *)8, "", 0}, {.count = 1, .event = (void *)5}, "allowed are multiples of 4"},
+        {{(void *)8, "", 0}, {.count = 1, .mark = (void *)12}, "mark is at 0xc, allowed are multiples of 8"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct convoy_error error = CONVOY_ERROR_INIT;
