@@ -90,6 +90,8 @@ static int32_t bounce_map(struct convoy_bounce *bounce, struct convoy_error *err
         return convoy_error_set_errno(error, CONVOY_NO_MEMORY, errno, "bounce pool: no memory for %u lanes of %u chunks of "
                                       "%llu bytes", bounce->lane_count, CHUNKS, (unsigned long long)bounce->chunk_bytes);
     }
+    /* After a fork the first write would move a page of the parent away from where the device has it. */
+    (void)madvise(memory, (size_t)bounce->memory_bytes, MADV_DONTFORK);
     bounce->memory = memory;
     bounce->lanes = convoy_memory_array(bounce->lane_count, sizeof *bounce->lanes);
     if (bounce->lanes == NULL) {

@@ -245,6 +245,14 @@ static void test_device_cuda_without_a_driver_says_what_it_needs(void **state)
     (void)state;
     open_refused("/nowhere/libcuda.so.1", 0, CONVOY_INIT_FAILED, "CUDA memory needs the NVIDIA driver 450 or newer");
     open_refused("/nowhere/libcuda.so.1", 0, CONVOY_INIT_FAILED, "no CUDA driver (/nowhere/libcuda.so.1");
+    struct convoy_device *device = NULL; /* by its usual name, where there is none or another one than ours */
+    const struct convoy_cuda_options usual = {.ordinal = 0};
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    if (convoy_cuda_open(&usual, &device, &error) == CONVOY_OK) {
+        device_case_close(device);
+    } else {
+        device_case_expect_error(error.status, CONVOY_INIT_FAILED, &error, "libcuda.so.1");
+    }
     open_refused(the->shortened, 0, CONVOY_INIT_FAILED, "has no function cuMemcpyDtoHAsync_v2");
     open_refused(the->library, 2, CONVOY_INVALID_ARGUMENT, "ordinal 2, allowed are -1 to 1");
     open_refused(the->library, -2, CONVOY_INVALID_ARGUMENT, "ordinal -2");

@@ -7,6 +7,7 @@
 #include "tests/lib/device_case.h"
 #include "tests/lib/scale.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -233,6 +235,67 @@ static void test_device_host_refusals(void **state)
     device_case_close(device);
 }
 
+/* State of a thread of this process as the kernel tells it, '?' if it is gone. */
+static char thread_state(const char *name)
+{
+    char path[300];
+    char line[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/self/task/%s/stat", name);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return '?';
+    }
+    (void)fgets(line, sizeof line, file);
+    (void)fclose(file);
+    const char *behind = strrchr(line, ')');
+    return behind != NULL && strlen(behind) > 2 ? behind[2] : '?';
+}
+
+/* How many threads beside this one sleep, and how many there are. */
+static void threads_look(uint32_t *asleep_out, uint32_t *count_out)
+{
+    char own[32];
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    (void)snprintf(own, sizeof own, "%d", (int)getpid());
+    *asleep_out = 0;
+    *count_out = 0;
+    for (struct dirent *entry = readdir(tasks); entry != NULL; entry = readdir(tasks)) {
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, own) != 0) {
+            *asleep_out += thread_state(entry->d_name) == 'S' ? 1 : 0;
+            *count_out += 1;
+        }
+    }
+    (void)closedir(tasks);
+}
+
+/* The thread comes with the first copy for it, sleeps when it has nothing to do, and goes with the device. */
+static void test_device_host_thread_sleeps_when_idle(void **state)
+{
+    (void)state;
+    uint32_t before;
+    uint32_t count;
+    uint32_t asleep;
+    uint64_t deadline_ns = DEVICE_CASE_DEADLINE;
+    threads_look(&asleep, &before); /* a sanitizer may have one of its own */
+    struct convoy_device *device = opened(0, 0, 0);
+    threads_look(&asleep, &count);
+    assert_int_equal(count, before);
+    const struct convoy_copy_order order = {.count = 0};
+    assert_int_equal(convoy_device_wait(device, started(device, &order), deadline_ns, NULL, NULL), CONVOY_OK);
+    do {
+        threads_look(&asleep, &count);
+        assert_true(convoy_now_ns() < deadline_ns);
+        (void)sched_yield();
+    } while (asleep != before + 1);
+    assert_int_equal(count, before + 1);
+    device_case_close(device);
+    do { /* a joined thread may be listed for a moment */
+        threads_look(&asleep, &count);
+        assert_true(convoy_now_ns() < deadline_ns);
+    } while (count != before);
+}
+
 struct worker {
     pthread_t thread;
     struct convoy_device *device;
@@ -317,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_device_host_waits_for_the_producers_word),
         cmocka_unit_test(test_device_host_cancel_in_the_queue_and_under_way),
         cmocka_unit_test(test_device_host_refusals),
+        cmocka_unit_test(test_device_host_thread_sleeps_when_idle),
         cmocka_unit_test(test_device_host_serves_several_threads),
 #ifdef CONVOY_FAULTS
         cmocka_unit_test(test_device_host_without_memory_is_refused_whole),
