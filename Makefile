@@ -26,6 +26,7 @@ POLL_SOURCES := alike capture check consensus contribute decided gate inject key
                 quick quick_keyed result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
 POOL_SOURCES := buddy lease pool
+DEVICE_SOURCES := bounce cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
 XFER_SOURCES := ring
@@ -44,6 +45,8 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy lease pool ring
+DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
+UNIT_TESTS += $(DEVICE_TESTS)
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
@@ -60,7 +63,7 @@ ABI_TESTS := hygiene load
 FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
-UNIT_LIB_SOURCES := linknode neighbours poll_pair ucx_case
+UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case
 TEST_SHIMS := global_ucp old_ucp
 
 # -- flags ---------------------------------------------------------------------------------------------------------
@@ -123,6 +126,7 @@ ROUND_OBJECTS := $(call objects,$(addprefix src/round/,$(ROUND_SOURCES)))
 POLL_OBJECTS := $(call objects,$(addprefix src/poll/,$(POLL_SOURCES)))
 SYNC_OBJECTS := $(call objects,$(addprefix src/sync/,$(SYNC_SOURCES)))
 POOL_OBJECTS := $(call objects,$(addprefix src/pool/,$(POOL_SOURCES)))
+DEVICE_OBJECTS := $(call objects,$(addprefix src/device/,$(DEVICE_SOURCES)))
 WIRE_OBJECTS := $(call objects,$(addprefix src/wire/,$(WIRE_SOURCES)))
 XFER_OBJECTS := $(call objects,$(addprefix src/xfer/,$(XFER_SOURCES)))
 PLUGIN_OBJECTS := $(call objects,$(addprefix plugin/,$(PLUGIN_SOURCES)))
@@ -131,7 +135,7 @@ CLI_OBJECTS := $(call objects,$(addprefix src/cli/,$(CLI_SOURCES)))
 TEST_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(TEST_LIB_SOURCES)))
 # Uses the inside of the library, so unit tests only.
 UNIT_LIB_OBJECTS := $(call objects,$(addprefix tests/lib/,$(UNIT_LIB_SOURCES)))
-LIB_OBJECTS := $(CORE_OBJECTS) $(NET_OBJECTS) $(ROUND_OBJECTS) $(POLL_OBJECTS) $(SYNC_OBJECTS) $(POOL_OBJECTS) $(WIRE_OBJECTS) $(XFER_OBJECTS) $(PLUGIN_OBJECTS)
+LIB_OBJECTS := $(CORE_OBJECTS) $(NET_OBJECTS) $(ROUND_OBJECTS) $(POLL_OBJECTS) $(SYNC_OBJECTS) $(POOL_OBJECTS) $(DEVICE_OBJECTS) $(WIRE_OBJECTS) $(XFER_OBJECTS) $(PLUGIN_OBJECTS)
 
 # Linked statically and hidden: a host that exports a symbol of the same name must not hijack ours.
 STATIC_LIBS := -Wl,-Bstatic -ljansson -lsodium -Wl,-Bdynamic
@@ -336,7 +340,7 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 
 # Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but
 # those that measure; under ThreadSanitizer what threads share.
-TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log handle link link_peers runtime stats tables_pair
+TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats tables_pair
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
@@ -386,6 +390,21 @@ $(TEST_BIN)/lib/%.so: tests/lib/%.c
 	$(CC) $(CONVOY_CFLAGS) -fvisibility=default -shared $< -o $@
 
 $(TEST_BIN)/unit/test_ucx $(TEST_BIN)/integration/test_reports_plugin: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
+
+# The pretended CUDA driver, and one that lacks a function (tests/lib/sim_cuda.h).
+SIM_CUDA_SOURCES := $(patsubst %,tests/lib/%.c,sim_cuda sim_cuda_memory sim_cuda_stream)
+SIM_CUDA_FILES := $(TEST_BIN)/lib/libcuda.so.1 $(TEST_BIN)/lib/libcuda_short.so.1
+$(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/lib/cuda_host.h src/device/cuda_library.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -fvisibility=default $(if $(findstring short,$@),-DSIM_CUDA_SHORT) -shared \
+	    $(SIM_CUDA_SOURCES) -lpthread -o $@.new
+	mv $@.new $@
+
+$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%): | $(SIM_CUDA_FILES)
+
+.PHONY: test-gpu
+test-gpu: ## the device layer on a real GPU; skips with the reason where there is none
+	tests/run.sh tests/gpu/run.sh
 
 .PHONY: test-unit
 test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute

@@ -43,7 +43,7 @@ extern "C" {
 #define CONVOY_POOL_EXHAUSTED (-202)
 #define CONVOY_LIMIT (-203)  /* a stated bound was passed; text: value, bound, and how to raise it */
 #define CONVOY_BUSY (-204)   /* an operation is open; finish or abandon it first */
-#define CONVOY_SYSTEM (-205) /* the operating system refused; sys_errno says why */
+#define CONVOY_SYSTEM (-205) /* the operating system refused, sys_errno says why; or a device's driver, see the text */
 
 /* -3xx: a peer or the link to it */
 #define CONVOY_TIMED_OUT (-301)   /* no result yet; the operation stays open: test, wait or abandon */

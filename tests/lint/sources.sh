@@ -48,8 +48,9 @@ declare -A allowed=(
     [poll]="core net round"
     [sync]="core net round"
     [pool]="core net"
+    [device]="core"
     [wire]="core"
-    [xfer]="core net pool wire"
+    [xfer]="core net pool device wire"
     [load]="core"
     [cli]="core"
 )
