@@ -39,9 +39,10 @@ static const struct {
     {"cfloat", CONVOY_DTYPE_COMPLEX64},
 };
 
+/* Most differ in the first character or the length, so these are looked at first. */
 static bool is_text(const char *name, size_t length, const char *text)
 {
-    return strlen(text) == length && memcmp(name, text, length) == 0;
+    return length != 0 && name[0] == text[0] && strlen(text) == length && memcmp(name, text, length) == 0;
 }
 
 const struct convoy_dtype *convoy_dtype_by_id(uint32_t id)

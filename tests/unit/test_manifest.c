@@ -269,6 +269,54 @@ static void test_manifest_largest_is_checked(void **state)
     convoy_manifest_destroy(NULL);
 }
 
+#define MANY 600u /* more than are told apart by their hashes */
+
+/* Half of them plain, half elements of one list; names are right until one is another's. */
+static void check_many(struct convoy_tensor *tensors, uint32_t count)
+{
+    static char names[MANY][16];
+    struct convoy_tensor_list list = {NAMED("list"), .length = MANY};
+    struct convoy_manifest manifest = {.tensors = tensors, .count = count, .lists = &list, .list_count = 1};
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_plain = i % 2 == 0;
+        (void)snprintf(names[i], sizeof names[i], "tensor.%u", i * 7);
+        const char *name = is_plain ? names[i] : "list";
+        tensors[i] = (struct convoy_tensor){.name = name, .name_length = (uint32_t)strlen(name),
+                                            .list_index = is_plain ? -1 : (int32_t)(i * 13 % MANY),
+                                            .dtype = CONVOY_DTYPE_UINT8, .rank = 1, .shape = {i % 3}};
+    }
+    assert_int_equal(convoy_manifest_layout(&manifest, NULL), CONVOY_OK);
+    for (uint32_t i = 2; i < count; i += 1 + count / 9) {
+        struct convoy_tensor kept = tensors[i];
+        tensors[i].name = tensors[i % 2].name;
+        tensors[i].name_length = tensors[i % 2].name_length;
+        tensors[i].list_index = tensors[i % 2].list_index;
+        assert_int_equal(convoy_manifest_check(&manifest, 512, CONVOY_MALFORMED, NULL), CONVOY_MALFORMED);
+        tensors[i] = kept;
+        assert_int_equal(convoy_manifest_check(&manifest, 512, CONVOY_MALFORMED, NULL), CONVOY_OK);
+    }
+    tensors[0].name = "list";
+    tensors[0].name_length = 4;
+    assert_int_equal(convoy_manifest_check(&manifest, 512, CONVOY_MALFORMED, NULL), CONVOY_MALFORMED);
+    tensors[0].list_index = (int32_t)MANY - 1;
+    list.length = count > 1 ? MANY - 1 : MANY; /* of the others none is that far */
+    assert_int_equal(convoy_manifest_check(&manifest, 512, CONVOY_MALFORMED, NULL),
+                     count > 1 ? CONVOY_MALFORMED : CONVOY_OK);
+}
+
+static void test_manifest_names_of_any_number_are_told_apart(void **state)
+{
+    (void)state;
+    struct convoy_tensor *tensors = calloc(MANY, sizeof *tensors);
+    assert_non_null(tensors);
+    for (uint32_t count = 1; count <= MANY; count += count < 20 ? 1 : 29) {
+        check_many(tensors, count);
+    }
+    check_many(tensors, 511); /* with the list, as many as the table takes */
+    check_many(tensors, 512);
+    free(tensors);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_manifest_check_refuses_with_the_path),
         cmocka_unit_test(test_manifest_opaque_of_a_known_name_is_measured),
         cmocka_unit_test(test_manifest_long_names_are_cut_in_refusals),
+        cmocka_unit_test(test_manifest_names_of_any_number_are_told_apart),
         cmocka_unit_test(test_manifest_largest_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
