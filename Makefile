@@ -28,8 +28,8 @@ SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement q
 POOL_SOURCES := buddy lease pool
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
-XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries introduce load notice peers progress raw ring send session slots stage state view window
-PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_out
+XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries introduce load load_start notice peers progress raw ring send session slots stage state view window
+PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
 CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
