@@ -117,6 +117,9 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     };
     memcpy(peer->session, joined->introduction->session, sizeof peer->session);
     convoy_ring_init(&peer->ring, joined->ring_memory, joined->side);
+    if (engine->is_dozing && !convoy_ring_doze(&peer->ring)) { /* whoever sleeps knows nothing of this ring yet */
+        convoy_xfer_kick(engine);
+    }
     CONVOY_XFER_NOTE(engine, peers_connected);
     convoy_log_line(&engine->runtime->log, CONVOY_LOG_INFO, "engine %s: peer %s is connected", engine->session,
                     peer->session);
