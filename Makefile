@@ -249,7 +249,7 @@ $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
-$(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o
+$(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o $(OBJ)/tests/abi/struct_engines.o
 
 # Tiny plugins that the loader's tests open; one source, one file per kind.
 TINY_PLUGINS := bad_json extra_slots good good_b init_fails needs_gone no_entry no_note no_table refuses short_table too_new

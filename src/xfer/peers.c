@@ -107,7 +107,8 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     *peer = (struct convoy_xfer_peer){
         .generation = generation != 0 ? generation : 1,
         .state = CONVOY_PEER_IS_CONNECTED,
-        .locality = CONVOY_LOCALITY_HOST,
+        .locality = joined->introduction->context == engine->introduction.context ? CONVOY_LOCALITY_PROCESS
+                                                                                  : CONVOY_LOCALITY_HOST,
         .tcp_fd = joined->tcp_fd,
         .wake_fd = joined->wake_fd,
         .pid_fd = joined->pid_fd,
