@@ -30,6 +30,10 @@ struct convoy_xfer_entry *convoy_xfer_entry_find(struct convoy_xfer *engine, con
 void convoy_xfer_timer(struct convoy_xfer *engine, uint64_t at_ns)
 {
     engine->timer_ns = at_ns < engine->timer_ns ? at_ns : engine->timer_ns;
+    if (engine->is_progress_asleep && at_ns < engine->progress_until_ns) { /* it would sleep past it */
+        engine->is_progress_asleep = false;
+        convoy_xfer_kick(engine);
+    }
 }
 
 /* -- life ---------------------------------------------------------------------------------------------------------- */

@@ -58,6 +58,7 @@ struct convoy_xfer_peer {
     struct convoy_window window;
     uint64_t sent_bytes;
     uint64_t received_bytes;
+    struct convoy_ring_entry late; /* a test wants it said behind the next one; type 0 = none */
     struct convoy_ring_entry *backlog; /* what the ring had no room for, in order */
     uint32_t backlog_first;
     uint32_t backlog_count;
@@ -275,6 +276,7 @@ struct convoy_xfer {
     uint32_t waiters;     /* host threads asleep on wake_fd */
     bool is_dozing;          /* peers that say something wake this engine */
     bool is_progress_asleep; /* and nobody else will look */
+    uint64_t progress_until_ns;
     int wake_fd;
     int kick_fd;
     int notify_fd; /* or -1 */
