@@ -116,7 +116,7 @@ static int32_t read_note(struct convoy_xfer_entry *entry, const struct convoy_of
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a descriptor of %zu bytes", bytes);
     }
     memcpy(entry->room, view->notes + offer->note_offset, bytes);
-    int32_t status = convoy_descriptor_decode(entry->room, bytes, &entry->descriptor, error);
+    int32_t status = convoy_descriptor_decode(entry->room, bytes, &entry->manifest_room, &entry->descriptor, error);
     if (status == CONVOY_OK && (entry->descriptor.payload_bytes != offer->bytes || entry->descriptor.offset != offer->offset ||
                                 entry->descriptor.attempt != offer->attempt)) {
         status = convoy_error_set(error, CONVOY_MALFORMED, "offer and descriptor differ in bytes, offset or attempt");

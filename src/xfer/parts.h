@@ -128,11 +128,14 @@ struct convoy_xfer_entry {
     uint64_t destination_bytes;
     uint8_t *room; /* grows, kept for the next transfer: the descriptor as it came */
     size_t room_bytes;
+    struct convoy_manifest_room manifest_room; /* the same for its manifest, */
+    struct convoy_copy_piece *pieces;          /* and for the pieces of a stage */
+    uint32_t piece_room;
+    uint32_t piece_count;
     size_t known_bytes; /* of a descriptor in it, decoded before */
     char *storage;      /* what a JSON descriptor's spans point into */
+    struct convoy_manifest *given; /* the manifest of a JSON descriptor, to be destroyed */
     struct convoy_descriptor descriptor;
-    struct convoy_copy_piece *pieces;
-    uint32_t piece_count;
     convoy_ready_fn ready;
     void *user;
     struct convoy_error error;
