@@ -110,6 +110,26 @@ static void test_transfer_empty_payload_moves(void **state)
     check_one(0, CONVOY_LOAD_COPY);
 }
 
+/* A host that has waited for a while and then sleeps elsewhere: the copy is made all the same. */
+static void test_transfer_load_goes_on_after_a_wait_that_gave_up(void **state)
+{
+    (void)state;
+    struct two two = two_open(LARGE_BYTES);
+    const struct convoy_load load = {.struct_size = sizeof load, .mode = CONVOY_LOAD_COPY};
+    struct engine *receiver = two.receiver;
+    convoy_transfer loaded = 0;
+    EXPECT_OK(receiver->table->accept_start(receiver->handle, &load, &loaded, &receiver->error), &receiver->error);
+    EXPECT_STATUS(receiver->table->transfer_wait(receiver->handle, loaded, 20000000, NULL, &receiver->error),
+                  CONVOY_IN_PROGRESS, &receiver->error);
+    convoy_transfer sent = send_start(&two, "later");
+    engine_wait(two.sender, sent, CONVOY_OK, NULL); /* by the receiver's own threads alone */
+    engine_look(receiver, loaded);
+    EXPECT(engine_is_filled(receiver->views[0].data, LARGE_BYTES, 1));
+    release(two.sender, sent);
+    release(receiver, loaded);
+    two_close(&two);
+}
+
 /* kvcache-ai/Mooncake PR 609: sizes below and around any threshold follow the same rules. */
 static void test_transfer_sizes_around_every_threshold_arrive_whole(void **state)
 {
@@ -141,6 +161,7 @@ int main(void)
         cmocka_unit_test(test_transfer_copy_of_a_small_payload_is_the_senders_bytes),
         cmocka_unit_test(test_transfer_large_payloads_move_both_ways_of_loading),
         cmocka_unit_test(test_transfer_empty_payload_moves),
+        cmocka_unit_test(test_transfer_load_goes_on_after_a_wait_that_gave_up),
         cmocka_unit_test(test_transfer_sizes_around_every_threshold_arrive_whole),
     };
     return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
