@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 headers() { # the plugin's ABI; the loader is linked into the host and has no ABI
-    echo base query core poll sync
+    echo base query core poll sync payload transfer
 }
 
 struct_names() {
