@@ -422,6 +422,11 @@ $(BENCH_BIN)/floor: $(OBJ)/tests/bench/floor.o $(BENCH_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ -o $@
 
+$(OBJ)/tests/bench/transfer_floor.o: CFLAGS := -O3 -march=native -g
+$(BENCH_BIN)/transfer_floor: $(OBJ)/tests/bench/transfer_floor.o $(OBJ)/tests/bench/handover.o $(BENCH_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ -o $@
+
 $(BENCH_BIN)/mpi_peer: $(OBJ)/tests/bench/mpi_peer.o $(BENCH_OBJECTS)
 	@mkdir -p $(@D)
 	mpicc $(CFLAGS) $^ -o $@
