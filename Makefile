@@ -427,6 +427,11 @@ $(BENCH_BIN)/transfer_floor: $(OBJ)/tests/bench/transfer_floor.o $(OBJ)/tests/be
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ -o $@
 
+$(BENCH_BIN)/transfer_micro: $(OBJ)/tests/bench/transfer_micro.o $(OBJ)/tests/bench/handover.o $(BENCH_OBJECTS) \
+                             $(CORE_OBJECTS) $(POOL_OBJECTS) $(WIRE_OBJECTS) $(OBJ)/src/net/shared_file.o
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@
+
 $(BENCH_BIN)/mpi_peer: $(OBJ)/tests/bench/mpi_peer.o $(BENCH_OBJECTS)
 	@mkdir -p $(@D)
 	mpicc $(CFLAGS) $^ -o $@

@@ -10,6 +10,7 @@
  *   chunked:BYTES          two copies, chunk by chunk, the receiver copies out while the sender goes on. Chunk, window
  *                          and kinds of stores are those that a trial on this machine finds the fastest
  *   sequence:BYTES         two copies, one after the other, with the fastest kinds of stores
+ *   copy:BYTES             one process alone, private memory: what tells machines apart (machine-memcpy, machine-stream)
  *
  * Usage: transfer_floor [--quick] CASE...
  */
@@ -339,6 +340,38 @@ static void measure_flags(const struct handover_case *which)
     bench_unshare(handover, sizeof *handover);
 }
 
+/* -- the machine --------------------------------------------------------------------------------------------------- */
+
+/* In a process of its own, since pinning is for good. */
+static void run_copies(uint32_t rank, void *context)
+{
+    struct job *job = context;
+    uint8_t *from = bench_share(job->which->bytes, NULL);
+    uint8_t *to = bench_share(job->which->bytes, NULL);
+    (void)rank;
+    handover_deadline();
+    touch(from, job->which->bytes);
+    touch(to, job->which->bytes);
+    for (uint32_t round = 0; round < job->rounds; round++) {
+        uint64_t start_ns = bench_now_ns();
+        copy(job->plans[0].in, to, from, job->which->bytes);
+        job->handover->samples_ns[round] = bench_now_ns() - start_ns;
+    }
+}
+
+static void measure_copies(const struct handover_case *which, bool is_quick)
+{
+    static const char *const peers[] = {"machine-memcpy", "machine-stream"};
+    struct job job = {.which = which, .rounds = handover_rounds(which->bytes, is_quick)};
+    job.handover = bench_share(sizeof *job.handover, NULL);
+    for (uint32_t stores = STORES_PLAIN; stores <= STORES_STREAM; stores++) {
+        job.plans[0].in = (enum stores)stores;
+        bench_fork(0, 1, run_copies, &job);
+        handover_print(peers[stores], which->text, job.handover->samples_ns, job.rounds, "");
+    }
+    bench_unshare(job.handover, sizeof *job.handover);
+}
+
 static void measure_case(const char *text, bool is_quick)
 {
     struct handover_case which;
@@ -354,8 +387,10 @@ static void measure_case(const char *text, bool is_quick)
         measure_chunked(&which, is_quick);
     } else if (strcmp(which.kind, "sequence") == 0) {
         measure_sequence(&which, is_quick);
+    } else if (strcmp(which.kind, "copy") == 0) {
+        measure_copies(&which, is_quick);
     } else {
-        bench_die("\"%s\": must be flags, single, chunked or sequence", text);
+        bench_die("\"%s\": must be flags, single, chunked, sequence or copy", text);
     }
 }
 
