@@ -432,6 +432,12 @@ $(BENCH_BIN)/transfer_micro: $(OBJ)/tests/bench/transfer_micro.o $(OBJ)/tests/be
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@
 
+$(BENCH_BIN)/transfer_bench: $(OBJ)/tests/bench/transfer_bench.o $(OBJ)/tests/bench/transfer_side.o \
+                             $(OBJ)/tests/bench/handover.o $(BENCH_OBJECTS) $(TEST_LIB_OBJECTS) \
+                             $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(filter %.o %.a,$^) $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -o $@
+
 $(BENCH_BIN)/mpi_peer: $(OBJ)/tests/bench/mpi_peer.o $(BENCH_OBJECTS)
 	@mkdir -p $(@D)
 	mpicc $(CFLAGS) $^ -o $@
