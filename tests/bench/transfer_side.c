@@ -90,7 +90,7 @@ static void load(struct side *side)
     side->core = plugin.core;
     side_check(side, "query", plugin.query(&host, &info, &side->error));
     if (answer.status != CONVOY_OK || answer.table == NULL) {
-        (void)snprintf(side->error.text, sizeof side->error.text, "family transfer: %.200s", answer.reason);
+        (void)snprintf(side->error.text, sizeof side->error.text, "%.200s", answer.reason);
         side_refuse(side, "query", answer.status);
     }
     side->table = (const struct convoy_transfer_table *)(const void *)answer.table;
