@@ -18,8 +18,8 @@
  *   staged memory returns when: it was released (or aborted, or its lease expired) AND every reader gave it back or is
  *   proven dead. Until then it is quarantined: counted, and not given to anyone else. Deadlines end requests, never that.
  *
- * Every transfer ends with exactly one status, on both sides, neither waiting for the other's notice: each has a deadline of
- * its own. Messages carry (request, attempt, the sender's transfer); late and repeated ones are counted and dropped.
+ * Every transfer ends with exactly one status, on both sides, neither waiting for the other's notice: each has a
+ * deadline of its own. Messages carry (request, attempt, the sender's transfer); late and repeated ones are counted and dropped.
  *
  * What lending gives away: every peer that knows the context's secret can read the whole shared pool. An engine opened
  * with CONVOY_ENGINE_PRIVATE gives that to nobody, and lends nothing.
@@ -230,11 +230,11 @@ struct convoy_raw {
 #define CONVOY_DESCRIPTOR_JSON 2 /* the hosts' transfer_staged message */
 
 /*
- *   state of the engine   open, start, connect, reserve, raw   test, wait, payload   release, abort   info, describe   close
- *   open                  ok                                   ok                    ok               ok               ok
- *   closing               CLOSED                               ok                    ok               ok               ok
- *   closed                CLOSED                               CLOSED                CLOSED           ok               ok
- *   forked                FORKED                               FORKED                FORKED           FORKED           ok, no effect
+ *   state     open, start, connect, reserve, raw   test, wait, payload   release, abort   info, describe   close
+ *   open      ok                                   ok                    ok               ok               ok
+ *   closing   CLOSED                               ok                    ok               ok               ok
+ *   closed    CLOSED                               CLOSED                CLOSED           info             ok
+ *   forked    FORKED                               FORKED                FORKED           FORKED           ok, no effect
  *
  *   A closed engine stays a tombstone until its context is closed.
  */
@@ -263,7 +263,8 @@ struct convoy_transfer_table {
     int32_t (*engine_describe)(convoy_transfer_engine *engine, uint32_t topic, struct convoy_text_buffer *text_out,
                                struct convoy_error *error);
 
-    /* Figures of the pool; checks its invariants in a debug build (INVARIANT). [any thread; never blocks; open; since 1.0] */
+    /* Figures of the pool; a debug build checks its invariants (INVARIANT).
+     * [any thread; never blocks; open; since 1.0] */
     int32_t (*pool_figures)(convoy_transfer_engine *engine, struct convoy_engine_figures *figures_out,
                             struct convoy_error *error);
 
@@ -293,8 +294,8 @@ struct convoy_transfer_table {
                          struct convoy_error *error);
 
     /* Takes room for the exact bytes and starts to copy. staged_out: STAGING or STAGED, until release.
-     * INVALID_ARGUMENT: path of the field, value, range. POOL_EXHAUSTED, LIMIT: text has the figures. BUSY: this request
-     * and attempt is staged already. [any thread; never blocks; allocates; open; since 1.0] */
+     * INVALID_ARGUMENT: path of the field, value, range. POOL_EXHAUSTED, LIMIT: text has the figures.
+     * [any thread; never blocks; allocates; open; since 1.0] */
     int32_t (*stage_start)(convoy_transfer_engine *engine, const struct convoy_stage *stage,
                            convoy_transfer *staged_out, struct convoy_error *error);
 
@@ -310,7 +311,8 @@ struct convoy_transfer_table {
     int32_t (*send_start)(convoy_transfer_engine *engine, const struct convoy_stage *stage,
                           const struct convoy_send *send, convoy_transfer *transfer_out, struct convoy_error *error);
 
-    /* Waits for an offer (the oldest that matches), then loads it. [any thread; never blocks; allocates; open; since 1.0] */
+    /* Waits for an offer (the oldest that matches), then loads it.
+     * [any thread; never blocks; allocates; open; since 1.0] */
     int32_t (*accept_start)(convoy_transfer_engine *engine, const struct convoy_load *load,
                             convoy_transfer *transfer_out, struct convoy_error *error);
 
