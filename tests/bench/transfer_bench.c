@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLLED_BYTES (4u << 20) /* longer ones sleep while they wait: a spinning host would take the copiers' time */
+#define WAITED_BYTES (256u << 10) /* from there on a load by copy is waited for: the library copies on the waiting thread */
 #define POOL_BYTES_MIN (UINT64_C(256) << 20)
 #define QUEUE_MAX 64u
 
@@ -43,7 +43,7 @@ struct job {
 /* What a kind of case means. */
 struct kind {
     const char *name;
-    uint32_t path;
+    uint32_t path; /* of the sender; the receiver takes whatever comes, or pulls */
     uint32_t mode;
     bool is_inline; /* one copy, so the caller may as well make it; else copy and load overlap */
     void (*send)(struct side *side, const struct kind *kind, uint32_t rounds);
@@ -59,9 +59,10 @@ struct request {
     struct convoy_stage stage;
 };
 
-static bool is_polled(const struct side *side)
+/* Who polls spins on the processor that a copier of the library would need. */
+static bool is_polled(const struct side *side, const struct kind *kind)
 {
-    return side->which->bytes <= POLLED_BYTES;
+    return kind->mode == CONVOY_LOAD_VIEW || side->which->bytes <= WAITED_BYTES;
 }
 
 /* -- sending ------------------------------------------------------------------------------------------------------- */
@@ -122,12 +123,23 @@ static void send_direct(struct side *side, const struct kind *kind, uint32_t rou
         uint64_t start_ns = bench_now_ns();
         side_check(side, "send_start", side->table->send_start(side->engine, &request.stage, &send, &transfer,
                                                                &side->error));
-        side_finish(side, transfer, is_polled(side), &result);
+        side_finish(side, transfer, is_polled(side, kind), &result);
         handover->samples_ns[round] = bench_now_ns() - start_ns;
         keep_result(side, &result);
         side_check(side, "release", side->table->release(side->engine, transfer, &side->error));
     }
     side_await(side, &handover->checked, side->round + 1);
+}
+
+/* The host looks at its transfers meanwhile, so that the library answers the receiver on this thread. */
+static void await_broker(struct side *side, convoy_transfer staged)
+{
+    const struct handover_word *taken = &side->shared->handover.taken;
+    while (__atomic_load_n(&taken->value, __ATOMIC_ACQUIRE) < side->round) {
+        side_check(side, "looking at the stage",
+                   side->table->transfer_test(side->engine, staged, NULL, &side->error));
+        side_leave_if_refused(side);
+    }
 }
 
 static void send_broker(struct side *side, const struct kind *kind, uint32_t rounds)
@@ -145,12 +157,12 @@ static void send_broker(struct side *side, const struct kind *kind, uint32_t rou
         side_await(side, &handover->checked, side->round);
         uint64_t start_ns = bench_now_ns();
         side_check(side, "stage_start", side->table->stage_start(side->engine, &request.stage, &staged, &side->error));
-        side_finish(side, staged, is_polled(side), &result);
+        side_finish(side, staged, is_polled(side, kind), &result);
         side_check(side, "descriptor", side->table->descriptor(side->engine, staged, CONVOY_DESCRIPTOR_BINARY, &text,
                                                                &side->error));
         side->shared->descriptor_length = text.length;
         handover_set(&handover->published, side->round);
-        side_await(side, &handover->taken, side->round);
+        await_broker(side, staged);
         handover->samples_ns[round] = bench_now_ns() - start_ns;
         keep_result(side, &result);
         side_check(side, "release", side->table->release(side->engine, staged, &side->error));
@@ -162,8 +174,10 @@ static void send_broker(struct side *side, const struct kind *kind, uint32_t rou
 
 static struct convoy_load load_of(const struct side *side, const struct kind *kind)
 {
-    struct convoy_load load = {
-        .struct_size = sizeof load, .mode = kind->mode, .path = kind->path, .timeout_ns = SIDE_TIMEOUT_NS};
+    struct convoy_load load = {.struct_size = sizeof load,
+                               .mode = kind->mode,
+                               .path = kind->path == CONVOY_PATH_PULL ? CONVOY_PATH_PULL : CONVOY_PATH_AUTO,
+                               .timeout_ns = SIDE_TIMEOUT_NS};
     if (kind->mode == CONVOY_LOAD_COPY && side->memory != NULL) {
         load.destination = side->memory;
         load.destination_bytes = side->stride * side->which->pieces;
@@ -200,7 +214,7 @@ static void receive_direct(struct side *side, const struct kind *kind, uint32_t 
     for (uint32_t round = 0; round < rounds; round++) {
         side_check(side, "accept_start", side->table->accept_start(side->engine, &load, &transfer, &side->error));
         handover_set(&handover->checked, ++side->round);
-        side_finish(side, transfer, is_polled(side), NULL);
+        side_finish(side, transfer, is_polled(side, kind), NULL);
         check_payload(side, transfer);
         side_check(side, "release", side->table->release(side->engine, transfer, &side->error));
     }
@@ -218,7 +232,7 @@ static void receive_broker(struct side *side, const struct kind *kind, uint32_t 
         load.descriptor = side->shared->descriptor;
         load.descriptor_length = side->shared->descriptor_length;
         side_check(side, "load_start", side->table->load_start(side->engine, &load, &transfer, &side->error));
-        side_finish(side, transfer, is_polled(side), NULL);
+        side_finish(side, transfer, is_polled(side, kind), NULL);
         handover_set(&handover->taken, side->round);
         check_payload(side, transfer);
         side_check(side, "release", side->table->release(side->engine, transfer, &side->error));

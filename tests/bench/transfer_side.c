@@ -9,7 +9,7 @@
 #define ALIGNMENT 512u
 #define LOOKS 4096u /* between two looks at whether the other side has ended */
 
-static void leave_if_refused(const struct side *side)
+void side_leave_if_refused(const struct side *side)
 {
     if (__atomic_load_n(&side->shared->has_refused, __ATOMIC_ACQUIRE) != 0) {
         _exit(0);
@@ -33,7 +33,7 @@ void side_await(struct side *side, const struct handover_word *word, uint64_t at
     for (uint32_t looks = 1; __atomic_load_n(&word->value, __ATOMIC_ACQUIRE) < at_least; looks++) {
         handover_relax();
         if (looks % LOOKS == 0) {
-            leave_if_refused(side);
+            side_leave_if_refused(side);
             (void)sched_yield();
         }
     }
@@ -59,7 +59,7 @@ void side_finish(struct side *side, convoy_transfer transfer, bool is_polled, st
             status = table->transfer_wait(side->engine, transfer, SIDE_TIMEOUT_NS / 100, &result, &side->error);
         }
         if (!is_polled || looks % LOOKS == 0) {
-            leave_if_refused(side);
+            side_leave_if_refused(side);
         }
     }
     side_check(side, side->rank == 0 ? "sending" : "receiving", status);

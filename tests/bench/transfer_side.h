@@ -68,6 +68,9 @@ static inline void side_check(struct side *side, const char *what, int32_t statu
     }
 }
 
+/* Ends this process when the other one was refused. */
+void side_leave_if_refused(const struct side *side);
+
 /* As handover_await, but ends this process when the other one was refused. */
 void side_await(struct side *side, const struct handover_word *word, uint64_t at_least);
 
