@@ -43,7 +43,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy copy lease pool ring
+UNIT_TESTS += buddy copy lease pool ring xfer_descriptor xfer_state xfer_wire
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
@@ -241,7 +241,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_peers
 FAULT_TESTS += open_allocation
 $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
 
@@ -249,7 +249,7 @@ $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
-$(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o
+$(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o $(OBJ)/tests/abi/struct_engines.o
 
 # Tiny plugins that the loader's tests open; one source, one file per kind.
 TINY_PLUGINS := bad_json extra_slots good good_b init_fails needs_gone no_entry no_note no_table refuses short_table too_new

@@ -213,6 +213,7 @@ static int32_t open_identity(struct convoy_xfer *engine, struct convoy_error *er
         status = convoy_runtime_random(own->socket, sizeof own->socket, error);
     }
     own->incarnation = engine->incarnation;
+    own->context = engine->runtime->incarnation;
     own->pool_bytes = engine->options.pool_bytes;
     own->flags = engine->options.is_private || engine->options.pool_kind != CONVOY_MEMORY_SHARED ? CONVOY_INTRODUCE_PRIVATE
                                                                                                : 0;

@@ -427,6 +427,8 @@ void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_sl
 void convoy_xfer_pump(struct convoy_xfer *engine);
 /* Wakes host threads that wait for something to end. */
 void convoy_xfer_wake(struct convoy_xfer *engine);
+/* The same, and the progress thread. */
+void convoy_xfer_kick(struct convoy_xfer *engine);
 void *convoy_xfer_progress_main(void *engine);
 /* Waits until something may have changed or the time has come; gives the lock up meanwhile. is_asking: a producer is to be
  * asked again soon. */

@@ -107,7 +107,8 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     *peer = (struct convoy_xfer_peer){
         .generation = generation != 0 ? generation : 1,
         .state = CONVOY_PEER_IS_CONNECTED,
-        .locality = CONVOY_LOCALITY_HOST,
+        .locality = joined->introduction->context == engine->introduction.context ? CONVOY_LOCALITY_PROCESS
+                                                                                  : CONVOY_LOCALITY_HOST,
         .tcp_fd = joined->tcp_fd,
         .wake_fd = joined->wake_fd,
         .pid_fd = joined->pid_fd,
@@ -117,6 +118,9 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     };
     memcpy(peer->session, joined->introduction->session, sizeof peer->session);
     convoy_ring_init(&peer->ring, joined->ring_memory, joined->side);
+    if (engine->is_dozing && !convoy_ring_doze(&peer->ring)) { /* whoever sleeps knows nothing of this ring yet */
+        convoy_xfer_kick(engine);
+    }
     CONVOY_XFER_NOTE(engine, peers_connected);
     convoy_log_line(&engine->runtime->log, CONVOY_LOG_INFO, "engine %s: peer %s is connected", engine->session,
                     peer->session);

@@ -181,14 +181,28 @@ static bool doze_all(struct convoy_xfer *engine)
     return true;
 }
 
+void convoy_xfer_wake(struct convoy_xfer *engine)
+{
+    const uint64_t one = 1;
+    if (engine->waiters != 0) {
+        (void)!write(engine->wake_fd, &one, sizeof one);
+    }
+}
+
+void convoy_xfer_kick(struct convoy_xfer *engine)
+{
+    const uint64_t one = 1;
+    (void)!write(engine->kick_fd, &one, sizeof one);
+    convoy_xfer_wake(engine);
+}
+
 void convoy_xfer_pump(struct convoy_xfer *engine)
 {
     if (engine->is_dozing) {
         awake_all(engine);
         if (engine->is_progress_asleep) { /* it relies on being woken by peers, who now wake nobody */
-            const uint64_t one = 1;
             engine->is_progress_asleep = false;
-            (void)!write(engine->kick_fd, &one, sizeof one);
+            convoy_xfer_kick(engine);
         }
     }
     for (uint32_t i = 0; i < engine->peer_top; i++) {
@@ -199,14 +213,6 @@ void convoy_xfer_pump(struct convoy_xfer *engine)
     uint64_t now = convoy_now_ns();
     if (now >= engine->timer_ns) {
         pump_timers(engine, now);
-    }
-}
-
-void convoy_xfer_wake(struct convoy_xfer *engine)
-{
-    const uint64_t one = 1;
-    if (engine->waiters != 0) {
-        (void)!write(engine->wake_fd, &one, sizeof one);
     }
 }
 
