@@ -394,13 +394,14 @@ static void print_case(const struct job *job)
     static char more[sizeof job->shared->stats + 512];
     const struct side_shared *shared = job->shared;
     const struct side side = {.which = job->which, .stride = (job->which->bytes / job->which->pieces + 511) / 512 * 512};
-    bool is_stream = strncmp(job->which->kind, "stream", 6) == 0;
+    bool is_stream = strcmp(job->which->kind, "stream") == 0;
     uint64_t expected = is_stream ? job->which->bytes : job->which->bytes == 0 ? 0 : side_payload_bytes(&side);
+    uint32_t first = job->rounds / 10 + (is_stream ? 2 * job->which->pieces : 0); /* until every slot was touched once */
     uint64_t total_ns = 0;
-    for (uint32_t i = job->rounds / 10; i < job->rounds; i++) {
+    for (uint32_t i = first; i < job->rounds; i++) {
         total_ns += shared->handover.samples_ns[i];
     }
-    double gb_s = (double)(expected * (job->rounds - job->rounds / 10)) / (double)(total_ns + 1);
+    double gb_s = (double)(expected * (job->rounds - first)) / (double)(total_ns + 1);
     (void)snprintf(more, sizeof more,
                    ", \"gb_s\": %.3f, \"path\": %u, \"expected_bytes\": %llu, \"payload_bytes\": %llu, "
                    "\"moved_bytes\": %llu, \"sent_bytes\": %llu, \"sends\": %u, \"stats\": %s",
@@ -418,6 +419,7 @@ static void run_case(const struct options *options, const char *text, uint32_t i
     (void)kind_of(&which);
     (void)snprintf(path, sizeof path, "%s/transfer-%u", options->is_split ? options->directory : "", index);
     struct job job = {.options = options, .which = &which, .rounds = handover_rounds(which.bytes, options->is_quick)};
+    job.rounds += strcmp(which.kind, "stream") == 0 ? 3 * which.pieces : 0;
     job.shared = bench_share(sizeof *job.shared, options->is_split ? path : NULL);
     bench_fork(options->first, options->is_split ? 1 : 2, run_rank, &job);
     if (options->first != 0) {
