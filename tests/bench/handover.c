@@ -77,8 +77,9 @@ uint64_t handover_median_ns(uint64_t *samples_ns, uint32_t count)
 void handover_print(const char *peer, const char *text, uint64_t *samples_ns, uint32_t count, const char *more)
 {
     uint32_t first = count / 10;
+    size_t last = first + (size_t)(count - first) * 99 / 100;
     double median_us = (double)handover_median_ns(samples_ns, count) / 1e3;
-    double p99_us = (double)samples_ns[first + (size_t)(count - first) * 99 / 100] / 1e3;
+    double p99_us = (double)samples_ns[last] / 1e3;
     (void)printf("{\"peer\": \"%s\", \"case\": \"%s\", \"median_us\": %.3f, \"p99_us\": %.3f, \"rounds\": %u%s}\n", peer,
                  text, median_us, p99_us, count - first, more);
     (void)fflush(stdout);
