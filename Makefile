@@ -432,7 +432,7 @@ $(BENCH_BIN)/transfer_micro: $(OBJ)/tests/bench/transfer_micro.o $(OBJ)/tests/be
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@
 
-$(BENCH_BIN)/transfer_bench: $(OBJ)/tests/bench/transfer_bench.o $(OBJ)/tests/bench/transfer_side.o \
+$(BENCH_BIN)/transfer_bench: $(call objects,$(addprefix tests/bench/transfer_,bench bulk kinds side)) \
                              $(OBJ)/tests/bench/handover.o $(BENCH_OBJECTS) $(TEST_LIB_OBJECTS) \
                              $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
 	@mkdir -p $(@D)

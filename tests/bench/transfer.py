@@ -67,8 +67,8 @@ def two_copies(failures, size, is_reversed):
 
 def small(failures, is_reversed):
     return turns([lambda: run_floor("flags", "single:4096:1", "single:262144:1"),
-                  lambda: run_convoy(failures, "view:4096:1", "view:262144:1", "view:262144:256", "empty", "notice")],
-                 is_reversed)
+                  lambda: run_convoy(failures, "view:4096:1", "view:262144:1", "view:262144:256", "raw:262144:1",
+                                     "raw:262144:256", "empty", "notice")], is_reversed)
 
 
 def beside_zmq(failures, size, is_reversed):

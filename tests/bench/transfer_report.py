@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ratios, bars and the table of the benchmark of staged transfer (see transfer.py)."""
+import re
+
 import report
 
 SIZES = [1 << 20, 16 << 20, 64 << 20]
@@ -78,11 +80,13 @@ def two_copies_bars(figures, size):
 
 
 def small_bars(figures):
-    one, many, empty = "view:262144:1", "view:262144:256", "empty"
-    pieces = figures.over(many, figures.key("convoy", one))
+    empty = "empty"
+    pieces = [bar(figures, [f"{kind}:262144:256", f"{kind}:262144:1"], f"256 {what} of 1 KiB: to one of 256 KiB",
+                  figures.over(f"{kind}:262144:256", figures.key("convoy", f"{kind}:262144:1")), 2.0)
+              for kind, what in (("view", "tensors"), ("raw", "pieces by address"))]
     return [bar(figures, ["view:4096:1"], "view, 4 KiB, with notice", figures.median(figures.key("convoy", "view:4096:1")),
                 3.0, "us"),
-            bar(figures, [many, one], "256 pieces of 1 KiB: to one of 256 KiB", pieces, 2.0),
+            *pieces,
             bar(figures, [empty], "no payload: from reserve to ready", figures.median(figures.key("convoy", empty)), 10.0,
                 "us")]
 
@@ -119,9 +123,9 @@ def host_bars(figures, size):
 
 
 def counted(figures):
-    """Lines of convoy with a payload of 1 MiB and more."""
+    """Lines of convoy with a payload of 1 MiB and more that was staged."""
     return [line for (peer, *_), lines in figures.lines.items() if peer == "convoy" for line in lines
-            if line.get("expected_bytes", 0) >= 1 << 20]
+            if line.get("expected_bytes", 0) >= 1 << 20 and not line["case"].startswith("raw")]
 
 
 def control_share(line):
@@ -236,8 +240,10 @@ def show_floor(result):
 
 def show(result):
     show_table(result)
-    for text in dict.fromkeys(result["refused"].values()):
-        cases = [case_name(case) for case, why in result["refused"].items() if why == text]
+    alike = {}
+    for case, text in result["refused"].items():  # addresses and numbers of one run aside
+        alike.setdefault(re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "", text), (text, []))[1].append(case_name(case))
+    for text, cases in alike.values():
         print(f"  convoy, not measured: {text}\n    {'; '.join(cases)}")
     show_floor(result)
     report.show_bars(result)

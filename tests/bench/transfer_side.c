@@ -68,6 +68,13 @@ void side_finish(struct side *side, convoy_transfer transfer, bool is_polled, st
     }
 }
 
+void side_keep_result(struct side *side, const struct convoy_transfer_result *result)
+{
+    side->shared->payload_bytes = result->payload_bytes;
+    side->shared->moved_bytes = result->moved_bytes;
+    side->shared->path = result->path;
+}
+
 uint64_t side_payload_bytes(const struct side *side)
 {
     size_t piece = side->which->bytes / side->which->pieces;

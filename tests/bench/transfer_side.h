@@ -24,6 +24,7 @@ struct side_shared {
     uint32_t has_refused; /* then refusal is whole */
     uint32_t refuser;     /* 1 + rank of the first, so that one text is written */
     char refusal[512];
+    uint64_t target; /* raw: where the receiver's memory starts, in its own addresses */
     size_t descriptor_length;
     uint8_t descriptor[SIDE_DESCRIPTOR_BYTES];
     /* Of the sender, after the last round. */
@@ -77,6 +78,9 @@ void side_await(struct side *side, const struct handover_word *word, uint64_t at
 /* Looks at a transfer until it has ended. is_polled: without ever sleeping. result_out may be NULL. */
 void side_finish(struct side *side, convoy_transfer transfer, bool is_polled,
                  struct convoy_transfer_result *result_out);
+
+/* Keeps what the last line of the case tells about its bytes. */
+void side_keep_result(struct side *side, const struct convoy_transfer_result *result);
 
 /* Bytes from the start of the payload to the last byte of the last piece. */
 uint64_t side_payload_bytes(const struct side *side);
