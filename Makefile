@@ -239,11 +239,11 @@ $(CONFORMANCE_TESTS:%=$(TEST_BIN)/conformance/test_%): $(call objects,$(addprefi
 $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/fault/,$(FAULT_SOURCES)))
 
 # Brings a malloc family of its own, so it is in no other program.
-$(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
+$(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_peers
-FAULT_TESTS += open_allocation
-$(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_counts transfer_peers
+FAULT_TESTS += open_allocation transfer_allocation transfer_relay
+$(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
@@ -338,7 +338,7 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 # those that measure; under ThreadSanitizer what threads share.
 TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log handle link link_peers runtime stats tables_pair
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
-             $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
+             $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
              $(call binaries,abi,threads)

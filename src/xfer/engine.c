@@ -258,6 +258,8 @@ static void destroy(struct convoy_xfer *engine)
     }
     for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_count; i++) {
         convoy_memory_free(engine->entries[i].room);
+        convoy_memory_free(engine->entries[i].manifest_room.memory);
+        convoy_memory_free(engine->entries[i].pieces);
     }
     convoy_xfer_door_close(engine);
     convoy_local_socket_fini(&engine->local);

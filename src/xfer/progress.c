@@ -239,6 +239,15 @@ static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
     engine->attended_ns = convoy_now_ns();
 }
 
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
 void convoy_xfer_pause(struct convoy_xfer *engine, uint64_t until_ns, bool is_asking,
                        struct convoy_xfer_pausing *pausing)
 {
@@ -252,7 +261,7 @@ void convoy_xfer_pause(struct convoy_xfer *engine, uint64_t until_ns, bool is_as
     }
     convoy_xfer_unlock(engine);
     if (pausing->looks < LOOKS_BEFORE_YIELD && engine->runtime->settings.spin_pauses != 0) {
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        relax();
     } else {
         (void)sched_yield();
     }
@@ -323,6 +332,7 @@ static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)
     uint32_t count = gather_polls(engine, polls, is_mine);
     int timeout = progress_timeout(engine, is_mine);
     engine->is_progress_asleep = is_mine;
+    engine->progress_until_ns = convoy_deadline_after(convoy_now_ns(), (uint64_t)(uint32_t)timeout * CONVOY_NS_PER_MS);
     convoy_xfer_unlock(engine);
     count += convoy_xfer_door_polls(engine, polls + count, DOOR_POLLS);
     (void)poll(polls, count, timeout);
