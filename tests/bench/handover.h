@@ -64,6 +64,10 @@ static inline void handover_set(struct handover_word *word, uint64_t value)
     __atomic_store_n(&word->value, value, __ATOMIC_RELEASE);
 }
 
+/* Bytes without a pattern: memory full of zeros is copied faster by some processors (1 MiB with streaming stores: 15 instead of
+ * 25 us on an EPYC of the Zen 5 class), and no payload is. Touches every page. */
+void handover_fill(void *memory, size_t bytes);
+
 /* The two words of a piece of at least 16 bytes. check ends the program when they are another round's. */
 void handover_stamp(void *piece, size_t bytes, uint64_t round);
 void handover_check(const void *piece, size_t bytes, uint64_t round, const char *what);

@@ -220,7 +220,7 @@ static void run_rank(uint32_t rank, void *context)
     struct side side = {.job = job};
     handover_deadline();
     side.own = bench_share(job->which->bytes, NULL); /* whole pages, aligned */
-    touch(side.own, job->which->bytes);
+    handover_fill(side.own, job->which->bytes);
     touch(job->shared, shared_bytes(job));
     bench_barrier(&job->handover->barrier.value, 2);
     const struct plan *plan = choose(&side, rank == 0);
@@ -350,7 +350,7 @@ static void run_copies(uint32_t rank, void *context)
     uint8_t *to = bench_share(job->which->bytes, NULL);
     (void)rank;
     handover_deadline();
-    touch(from, job->which->bytes);
+    handover_fill(from, job->which->bytes);
     touch(to, job->which->bytes);
     for (uint32_t round = 0; round < job->rounds; round++) {
         uint64_t start_ns = bench_now_ns();

@@ -144,8 +144,8 @@ void side_open(struct side *side, const struct side_options *options)
     side->stride = (piece + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     size_t bytes = side->stride * side->which->pieces;
     if (bytes != 0) {
-        side->memory = bench_share(bytes, NULL); /* zeroed, whole pages */
-        (void)memset(side->memory, 1, bytes);
+        side->memory = bench_share(bytes, NULL); /* whole pages */
+        handover_fill(side->memory, bytes);
     }
     load(side);
     open_engine(side, options);

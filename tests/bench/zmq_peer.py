@@ -89,7 +89,7 @@ def send_rounds(sockets, tensor, is_plain, budget_s):
 
 
 def samples_of(transport, is_plain, size, budget_s):
-    tensor = numpy.ones(size, numpy.uint8)
+    tensor = numpy.random.default_rng(7).integers(1, 256, size, numpy.uint8)  # zeros may be copied faster
     pipe, other = multiprocessing.Pipe()
     with tempfile.TemporaryDirectory() as folder, zmq.Context() as context:
         receiver = multiprocessing.Process(target=receive, args=(transport, is_plain, folder, other), daemon=True)
