@@ -10,7 +10,8 @@
  *   chunked:BYTES          two copies, chunk by chunk, the receiver copies out while the sender goes on. Chunk, window
  *                          and kinds of stores are those that a trial on this machine finds the fastest
  *   sequence:BYTES         two copies, one after the other, with the fastest kinds of stores
- *   copy:BYTES             one process alone, private memory: what tells machines apart (machine-memcpy, machine-stream)
+ *   copy:BYTES             one process alone, private memory: what tells machines apart (machine-memcpy, machine-stream);
+ *                          machine-fresh copies into pages that were never touched, as a host does that allocates anew
  *
  * Usage: transfer_floor [--quick] CASE...
  */
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -342,32 +344,57 @@ static void measure_flags(const struct handover_case *which)
 
 /* -- the machine --------------------------------------------------------------------------------------------------- */
 
+enum machine { MACHINE_PLAIN, MACHINE_STREAM, MACHINE_FRESH, MACHINE_COUNT };
+
+struct machine_job {
+    const struct handover_case *which;
+    struct handover *handover;
+    enum machine machine;
+    uint32_t rounds;
+};
+
+/* As an allocator gets them for something large. */
+static uint8_t *fresh_pages(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        bench_die("mmap: out of memory");
+    }
+    return memory;
+}
+
 /* In a process of its own, since pinning is for good. */
 static void run_copies(uint32_t rank, void *context)
 {
-    struct job *job = context;
-    uint8_t *from = bench_share(job->which->bytes, NULL);
-    uint8_t *to = bench_share(job->which->bytes, NULL);
+    const struct machine_job *job = context;
+    size_t bytes = job->which->bytes;
+    uint8_t *from = bench_share(bytes, NULL);
+    uint8_t *to = fresh_pages(bytes);
     (void)rank;
     handover_deadline();
-    handover_fill(from, job->which->bytes);
-    touch(to, job->which->bytes);
+    handover_fill(from, bytes);
+    touch(to, bytes);
     for (uint32_t round = 0; round < job->rounds; round++) {
+        if (job->machine == MACHINE_FRESH) {
+            bench_unshare(to, bytes);
+            to = fresh_pages(bytes);
+        }
         uint64_t start_ns = bench_now_ns();
-        copy(job->plans[0].in, to, from, job->which->bytes);
+        copy(job->machine == MACHINE_STREAM ? STORES_STREAM : STORES_PLAIN, to, from, bytes);
         job->handover->samples_ns[round] = bench_now_ns() - start_ns;
     }
 }
 
 static void measure_copies(const struct handover_case *which, bool is_quick)
 {
-    static const char *const peers[] = {"machine-memcpy", "machine-stream"};
-    struct job job = {.which = which, .rounds = handover_rounds(which->bytes, is_quick)};
-    job.handover = bench_share(sizeof *job.handover, NULL);
-    for (uint32_t stores = STORES_PLAIN; stores <= STORES_STREAM; stores++) {
-        job.plans[0].in = (enum stores)stores;
+    static const char *const peers[MACHINE_COUNT] = {"machine-memcpy", "machine-stream", "machine-fresh"};
+    struct machine_job job = {.which = which,
+                              .handover = bench_share(sizeof *job.handover, NULL),
+                              .rounds = handover_rounds(which->bytes, is_quick)};
+    for (uint32_t machine = 0; machine < MACHINE_COUNT; machine++) {
+        job.machine = (enum machine)machine;
         bench_fork(0, 1, run_copies, &job);
-        handover_print(peers[stores], which->text, job.handover->samples_ns, job.rounds, "");
+        handover_print(peers[machine], which->text, job.handover->samples_ns, job.rounds, "");
     }
     bench_unshare(job.handover, sizeof *job.handover);
 }

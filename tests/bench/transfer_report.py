@@ -15,6 +15,7 @@ ZMQ = [f"zmq-{transport}-{way}" for transport in ("tcp", "ipc") for way in ("pla
 # The floors on the machine that the bars were set on, and what explains them: what one thread needs to copy as much.
 REFERENCE = [("one copy", f"single:{1 << 20}:1", 37.0, f"copy:{1 << 20}", 38.0),
              ("two copies by chunks", f"chunked:{64 << 20}", 5900.0, f"copy:{64 << 20}", 5000.0)]
+FRESH_REFERENCE_US = {1 << 20: 262, 64 << 20: 31000}
 TOLERANCE = report.FLOOR_TOLERANCE
 
 
@@ -233,6 +234,11 @@ def show_floor(result):
               f"{verdict}")
         print(f"    one thread alone copies as much in {check['cause_us']:.4g} us, there {check['cause_reference_us']:g} us, "
               f"{check['cause_ratio']}x" + ("" if check["is_comparable"] else f": {why}"))
+    for size in (1 << 20, 64 << 20):
+        fresh = [line["median_us"] for line in result["measurements"]
+                 if (line["peer"], line["case"]) == ("machine-fresh", f"copy:{size}")]
+        print(f"  {size_text(size)} into pages that were never touched, as pyzmq does: {report.short(fresh[0]) if fresh else '-'} "
+              f"us, there {FRESH_REFERENCE_US[size]} us")
     machine = result["machine"]
     print(f"  {machine['cpu']}, {machine['cores']} cores, kernel {machine['kernel']}; clock read "
           f"{machine['clock_read_us']} us (two are in every sample)")
