@@ -44,7 +44,8 @@ static void help(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bo
     if (stage != NULL && stage->ready != NULL) {
         convoy_xfer_stage_poll(engine, stage, may_copy_much);
     }
-    if (copied->is_queued && (may_copy_much || copied->payload_bytes <= CONVOY_XFER_INLINE_BYTES)) {
+    bool is_little = copied->payload_bytes <= CONVOY_XFER_INLINE_BYTES && !copied->is_early;
+    if (copied->is_queued && (may_copy_much || is_little)) {
         convoy_xfer_job_run(engine, copied);
     }
 }

@@ -185,6 +185,54 @@ static void test_transfer_staged_lease_that_expires_is_swept_and_says_so(void **
     two_close(two);
 }
 
+/* A pool of the host's own is read out of the sender's process, where that is allowed. */
+static void test_transfer_pool_of_the_hosts_own_memory_is_read_by_the_receiver(void **state)
+{
+    (void)state;
+    static uint8_t pools[2][1u << 20];
+    struct convoy_transfer_options options = {.struct_size = sizeof options,
+                                              .pool_kind = CONVOY_MEMORY_HOST,
+                                              .pool_memory = pools[0],
+                                              .pool_bytes = sizeof pools[0],
+                                              .pool_block_bytes = 4096};
+    struct two *two = calloc(1, sizeof *two);
+    struct convoy_transfer_result result;
+    EXPECT(two != NULL);
+    two->sender = engine_create(&options);
+    options.pool_memory = pools[1];
+    two->receiver = engine_create(&options);
+    two->peer = engine_connect(two->sender, two->receiver->info.session);
+    two->bytes = BYTES;
+    engine_fill(two->memory, BYTES, 7);
+    convoy_transfer staged = stage_one(two, "host memory");
+    describe(two, staged, CONVOY_DESCRIPTOR_BINARY);
+    convoy_transfer loaded = load_start(two, CONVOY_LOAD_VIEW, 0); /* becomes a copy */
+    engine_wait(two->receiver, loaded, CONVOY_OK, &result);
+    EXPECT_EQUAL(result.path, CONVOY_PATH_PROCESS_VM);
+    release(two->sender, staged);
+    expect_data(two, loaded);
+    release(two->receiver, loaded);
+    two_close(two);
+}
+
+static void test_transfer_private_pool_is_read_by_nobody(void **state)
+{
+    (void)state;
+    const struct convoy_transfer_options options = {.struct_size = sizeof options,
+                                                    .critical_flags = CONVOY_ENGINE_PRIVATE,
+                                                    .pool_bytes = 1u << 20,
+                                                    .pool_block_bytes = 4096};
+    struct two *two = two_open_with(&options);
+    const struct convoy_tensor_source tensor = engine_tensor(two->memory, &two->bytes);
+    const struct convoy_stage stage = engine_stage("private", &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer};
+    convoy_transfer sent = 0;
+    EXPECT_STATUS(two->sender->table->send_start(two->sender->handle, &stage, &send, &sent, &two->sender->error),
+                  CONVOY_UNSUPPORTED, &two->sender->error);
+    EXPECT_TEXT(two->sender->error.text, "private");
+    two_close(two);
+}
+
 /* -- slots and raw addresses -- */
 
 static struct convoy_reserved_slot reserve_one(struct two *two, const char *request, uint64_t bytes, int32_t wanted)
@@ -253,6 +301,7 @@ static void test_transfer_raw_pieces_land_or_are_refused(void **state)
     EXPECT_STATUS(table->memory_register(two->sender->handle, two->memory + 5, 100, error), CONVOY_BUSY, error);
     EXPECT_OK(table->memory_deregister(two->sender->handle, two->memory, BYTES, error), error);
     EXPECT_OK(table->transfer_sync(two->sender->handle, &raw, 0, error), error);
+    engine_wait(two->receiver, slot.transfer, CONVOY_OK, NULL);
     EXPECT(engine_is_filled(slot.address, BYTES, 7));
     pieces[0].target += slot.bytes;
     EXPECT_STATUS(table->transfer_sync(two->sender->handle, &raw, 0, error), CONVOY_NOT_FOUND, error);
@@ -546,12 +595,92 @@ static void test_transfer_disconnect_ends_what_is_open_and_memory_returns(void *
     two_close(two);
 }
 
+/* Two engines that send each other more than they copy at once, by calls that never block: each copier has to stage what the
+ * other one follows. */
+static void test_transfer_large_payloads_cross_each_other_while_they_are_staged(void **state)
+{
+    (void)state;
+    struct two *two = two_open();
+    const uint64_t bytes = 6u << 20;
+    uint8_t *memory = malloc(bytes);
+    EXPECT(memory != NULL);
+    engine_fill(memory, bytes, 9);
+    struct engine *ends[2] = {two->sender, two->receiver};
+    const convoy_peer peers[2] = {two->peer, engine_connect(two->receiver, two->sender->info.session)};
+    const struct convoy_tensor_source tensor = engine_tensor(memory, &bytes);
+    const struct convoy_stage stage = engine_stage("crossing", &tensor, 1);
+    for (uint32_t round = 0; round < 20; round++) {
+        convoy_transfer sent[2];
+        convoy_transfer loaded[2];
+        const struct convoy_load load = {.struct_size = sizeof load, .mode = round % 2};
+        for (int i = 0; i < 2; i++) {
+            const struct convoy_send send = {.struct_size = sizeof send, .peer = peers[i]};
+            EXPECT_OK(ends[i]->table->accept_start(ends[i]->handle, &load, &loaded[i], &ends[i]->error), &ends[i]->error);
+            EXPECT_OK(ends[i]->table->send_start(ends[i]->handle, &stage, &send, &sent[i], &ends[i]->error),
+                      &ends[i]->error);
+        }
+        for (int i = 0; i < 2; i++) {
+            while (ends[i]->table->transfer_test(ends[i]->handle, loaded[i], NULL, NULL) == CONVOY_IN_PROGRESS) {
+                (void)poll(NULL, 0, 1);
+            }
+            engine_look(ends[i], loaded[i]);
+            EXPECT(engine_is_filled(ends[i]->views[0].data, bytes, 9));
+            release(ends[i], loaded[i]);
+        }
+        for (int i = 0; i < 2; i++) {
+            engine_wait(ends[i], sent[i], CONVOY_OK, NULL);
+            release(ends[i], sent[i]);
+        }
+    }
+    free(memory);
+    two_close(two);
+}
+
+/* Given up in the middle of being staged: the receiver, who follows it already, learns so at once. */
+static int32_t abort_soon(struct two *two, const uint8_t *memory, const uint64_t *bytes)
+{
+    const struct convoy_tensor_source tensor = engine_tensor(memory, bytes);
+    const struct convoy_stage stage = engine_stage("given up", &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer};
+    convoy_transfer loaded = accept_start(two, "given up", 0);
+    convoy_transfer sent = 0;
+    EXPECT_OK(two->sender->table->send_start(two->sender->handle, &stage, &send, &sent, &two->sender->error),
+              &two->sender->error);
+    EXPECT_OK(two->sender->table->abort(two->sender->handle, sent, NULL, 0, &two->sender->error), &two->sender->error);
+    int32_t status = two->receiver->table->transfer_wait(two->receiver->handle, loaded, ENGINE_TIMEOUT_NS, NULL, NULL);
+    struct convoy_transfer_result result = {.struct_size = sizeof result};
+    while (result.is_source_free == 0) {
+        (void)two->sender->table->transfer_test(two->sender->handle, sent, &result, NULL);
+    }
+    release(two->sender, sent);
+    release(two->receiver, loaded);
+    return status;
+}
+
+static void test_transfer_abort_while_it_is_staged_ends_the_load_that_follows_it(void **state)
+{
+    (void)state;
+    struct two *two = two_open();
+    const uint64_t bytes = 16u << 20;
+    uint8_t *memory = calloc(1, bytes);
+    EXPECT(memory != NULL);
+    for (uint32_t i = 0; i < 10; i++) {
+        int32_t status = abort_soon(two, memory, &bytes);
+        EXPECT(status == CONVOY_PEER_ERROR || status == CONVOY_OK || status == CONVOY_TIMED_OUT);
+        engine_await_empty(two->sender);
+    }
+    free(memory);
+    two_close(two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_descriptor_of_either_form_is_loaded),
         cmocka_unit_test(test_transfer_descriptors_that_are_no_good_are_refused_each_in_its_way),
         cmocka_unit_test(test_transfer_staged_lease_that_expires_is_swept_and_says_so),
+        cmocka_unit_test(test_transfer_pool_of_the_hosts_own_memory_is_read_by_the_receiver),
+        cmocka_unit_test(test_transfer_private_pool_is_read_by_nobody),
         cmocka_unit_test(test_transfer_push_to_a_reserved_slot_is_loaded_from_there),
         cmocka_unit_test(test_transfer_raw_pieces_land_or_are_refused),
         cmocka_unit_test(test_transfer_preallocated_slots_are_adopted_by_fit_and_used_again_whole),
@@ -563,6 +692,8 @@ int main(void)
         cmocka_unit_test(test_transfer_completions_come_once_in_order_with_a_descriptor_to_sleep_on),
         cmocka_unit_test(test_transfer_stage_waits_until_its_producer_is_ready),
         cmocka_unit_test(test_transfer_one_staged_buffer_goes_to_several_readers),
+        cmocka_unit_test(test_transfer_large_payloads_cross_each_other_while_they_are_staged),
+        cmocka_unit_test(test_transfer_abort_while_it_is_staged_ends_the_load_that_follows_it),
         cmocka_unit_test(test_transfer_disconnect_ends_what_is_open_and_memory_returns),
     };
     return cmocka_run_group_tests_name("transfer_calls", tests, NULL, NULL);
