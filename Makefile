@@ -429,7 +429,7 @@ mutations-run: $(addprefix $(TEST_BIN)/,$(MUTATION_TESTS))
 
 BENCH_BIN := $(TEST_BIN)/bench
 BENCH_OBJECTS := $(call objects,$(addprefix tests/bench/,$(BENCH_SOURCES)))
-BENCH_PROGRAMS := $(addprefix $(BENCH_BIN)/,am_floor convoy_bench convoy_costs floor mpi_peer)
+BENCH_PROGRAMS := $(addprefix $(BENCH_BIN)/,am_floor convoy_bench convoy_costs floor mpi_peer transfer_bench transfer_floor transfer_micro)
 
 # The floor may use what this machine has; the peer of Open MPI needs its compiler wrapper.
 $(OBJ)/tests/bench/floor.o: CFLAGS := -O3 -march=native -g
@@ -440,6 +440,22 @@ $(OBJ)/tests/bench/mpi_peer.o: tests/bench/mpi_peer.c
 $(BENCH_BIN)/floor: $(OBJ)/tests/bench/floor.o $(BENCH_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ -o $@
+
+$(OBJ)/tests/bench/transfer_floor.o: CFLAGS := -O3 -march=native -g
+$(BENCH_BIN)/transfer_floor: $(OBJ)/tests/bench/transfer_floor.o $(OBJ)/tests/bench/handover.o $(BENCH_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ -o $@
+
+$(BENCH_BIN)/transfer_micro: $(OBJ)/tests/bench/transfer_micro.o $(OBJ)/tests/bench/handover.o $(BENCH_OBJECTS) \
+                             $(CORE_OBJECTS) $(POOL_OBJECTS) $(WIRE_OBJECTS) $(OBJ)/src/net/shared_file.o
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@
+
+$(BENCH_BIN)/transfer_bench: $(call objects,$(addprefix tests/bench/transfer_,bench bulk kinds side)) \
+                             $(OBJ)/tests/bench/handover.o $(BENCH_OBJECTS) $(TEST_LIB_OBJECTS) \
+                             $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(filter %.o %.a,$^) $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -o $@
 
 $(BENCH_BIN)/mpi_peer: $(OBJ)/tests/bench/mpi_peer.o $(BENCH_OBJECTS)
 	@mkdir -p $(@D)
@@ -458,10 +474,17 @@ $(BENCH_BIN)/convoy_%: $(OBJ)/tests/bench/convoy_%.o $(BENCH_OBJECTS) $(TEST_LIB
 bench-programs: $(BENCH_PROGRAMS)
 
 .PHONY: bench
-bench: ## compare with Open MPI, torch gloo and the floor; writes build/bench/collectives.json (BENCH_QUICK=1 to try)
+bench: ## compare with what hosts use today and with the floor; writes build/bench/*.json (BENCH_QUICK=1 to try)
 	[ "$(DEPS)" = no ] || tests/deps.sh bench
 	$(MAKE) --no-print-directory bench-programs
 	/usr/bin/python3 -B tests/bench/bench.py
+	/usr/bin/python3 -B tests/bench/transfer.py
+
+.PHONY: bench-transfer
+bench-transfer: ## the second half of bench alone: staged transfer, pyzmq, ucx_perftest and the floor
+	[ "$(DEPS)" = no ] || tests/deps.sh bench
+	$(MAKE) --no-print-directory bench-programs
+	/usr/bin/python3 -B tests/bench/transfer.py
 
 .PHONY: profile
 profile: ## where the instructions of a call go, by source file (CASES="poll:8 poll:64 poll:256 row:8 lists:64")

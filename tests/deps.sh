@@ -17,7 +17,7 @@ test_packages=(
 )
 bench_packages=(
     "${build_packages[@]}"
-    openmpi-bin:mpirun libopenmpi-dev ucx-utils:ucx_perftest python3-torch iproute2:ip python3:python3 valgrind:valgrind
+    openmpi-bin:mpirun libopenmpi-dev ucx-utils:ucx_perftest python3-torch python3-numpy python3-zmq iproute2:ip python3:python3 valgrind:valgrind
 )
 
 is_there() {

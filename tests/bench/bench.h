@@ -96,6 +96,7 @@ void bench_pin(uint32_t rank);
 uint32_t bench_cores(void);
 /* Zeroed memory that forked processes share, or that programs share by `path`. Ends the program when it fails. */
 void *bench_share(size_t bytes, const char *path);
+void bench_unshare(void *memory, size_t bytes);
 int bench_compare_u64(const void *left, const void *right);
 void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 

@@ -83,6 +83,11 @@ void *bench_share(size_t bytes, const char *path)
     return memory;
 }
 
+void bench_unshare(void *memory, size_t bytes)
+{
+    (void)munmap(memory, bytes);
+}
+
 void bench_fork(uint32_t first, uint32_t local, void (*run)(uint32_t rank, void *context), void *context)
 {
     (void)fflush(NULL);

@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the numbers of a benchmark into README.md, between its two marks: what was measured, misses included.
 
-Usage: readme_table.py [FILE], FILE is what bench.py wrote (default build/bench/collectives.json).
+Usage: readme_table.py [FILE], FILE is what bench.py wrote (default build/bench/collectives.json), or transfer.py
+(build/bench/transfer.json), whose numbers have marks of their own.
 """
 import datetime
 import json
 import os
 import sys
 
-BEGIN = "<!-- numbers: written by tests/bench/readme_table.py -->"
-END = "<!-- end of numbers -->"
+import readme_transfer
+
+MARKS = {"collectives": ("<!-- numbers: written by tests/bench/readme_table.py -->", "<!-- end of numbers -->"),
+         "transfer": ("<!-- transfer: written by tests/bench/readme_table.py -->", "<!-- end of transfer -->")}
 FLOORS = ["floor-spin", "floor-pauses", "floor-yield"]
 NAMES = {"poll:8": "poll, 8 states", "poll:64": "poll, 64 states", "poll:256": "poll, 256 states",
          "row:8": "gather, 8 columns", "lists:64": "poll, 3 lists of 64", "keyed:64": "poll, 64 keyed",
@@ -127,13 +130,18 @@ def main():
     with open(path, encoding="utf-8") as file:
         result = json.load(file)
     date = datetime.date.fromtimestamp(os.path.getmtime(path)).isoformat()
+    family = result.get("family", "collectives")
+    begin, end = MARKS[family]
+    lines = readme_transfer.text(result, date) if family == "transfer" else text(result, date)
     readme = os.path.join(top, "README.md")
     with open(readme, encoding="utf-8") as file:
-        before, rest = file.read().split(BEGIN + "\n")
-    after = rest.split(END)[1]
+        before, found, rest = file.read().partition(begin + "\n")
+    if not found or end not in rest:
+        sys.exit(f"README.md has no lines \"{begin}\" and \"{end}\" to write between")
     with open(readme + ".new", "w", encoding="utf-8") as file:
-        file.write(before + BEGIN + "\n" + "\n".join(text(result, date)) + "\n" + END + after)
+        file.write(before + begin + "\n" + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1])
     os.rename(readme + ".new", readme)
 
 
-main()
+if __name__ == "__main__":
+    main()

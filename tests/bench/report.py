@@ -60,8 +60,9 @@ def bar(name, value, limit, unit="x", at_least=False):
     line = {"name": name, "value": value, "limit": limit, "unit": unit, "at_least": at_least, "result": "NOT MEASURED",
             "excess": None}
     if value is not None:
-        excess = limit / value if at_least else value / limit
-        line.update(value=round(value, 3), excess=round(excess, 3), result="PASS" if excess <= 1 else "MISS")
+        part, whole = (limit, value) if at_least else (value, limit)
+        line.update(value=round(value, 3), excess=round(part / whole, 3) if whole else None,
+                    result="PASS" if part <= whole else "MISS")
     return line
 
 
@@ -138,6 +139,13 @@ def numbers(lines):
     return {field: round(statistics.median(line[field] for line in lines), 3) for field in fields}
 
 
+def judge(bars):
+    """The bars, how many of them are missed, and whether that is good enough."""
+    missed = [one for one in bars if one["result"] != "PASS"]
+    far = [one for one in missed if one["excess"] is None or one["excess"] > MISS_FACTOR]
+    return {"bars": bars, "missed": len(missed), "is_good": len(missed) <= MISSES_ALLOWED and not far}
+
+
 def summarise(machine, repeats, no_hosts):
     figures = Figures(repeats)
     machine.update(numbers(figures.lines.pop(("machine", "machine", "-", 0, 1))))
@@ -150,11 +158,8 @@ def summarise(machine, repeats, no_hosts):
     for (peer, case, mode, ranks, hosts), lines in figures.lines.items():
         measurements.append({"peer": peer, "case": case, "mode": mode, "ranks": ranks, "hosts": hosts,
                              **numbers(lines), "repeats": lines})
-    missed = [one for one in bars if one["result"] != "PASS"]
-    far = [one for one in missed if one["excess"] is None or one["excess"] > MISS_FACTOR]
     return {"machine": machine, "repeat_count": len(repeats), "no_hosts": no_hosts,
-            "floor_check": floor_check(figures, machine), "bars": bars, "missed": len(missed),
-            "is_good": len(missed) <= MISSES_ALLOWED and not far, "measurements": measurements}
+            "floor_check": floor_check(figures, machine), **judge(bars), "measurements": measurements}
 
 
 # -- printing --------------------------------------------------------------------------------------------------------
@@ -204,18 +209,24 @@ def show_floor(result):
           f"{machine['yield_alone_us']} us, clock read {machine['clock_read_us']} us (two are in every call)")
 
 
+def show_bars(result):
+    print(f"\nbars ({result['repeat_count']} repeats, ratios within each, medians)")
+    for one in result["bars"]:
+        value = "-" if one["value"] is None else f"{one['value']:g}"
+        bound = "at least" if one["at_least"] else "at most"
+        print(f"  {one['result']:<13}{value:>9} {one['unit']:<4}{bound:>9} {one['limit']:<6g} {one['name']}")
+        if one.get("why"):
+            print(f"  {'':<13}not measured: {one['why']}")
+    if result["no_hosts"]:
+        print(f"  not measured between hosts: {result['no_hosts']}")
+    print(f"{len(result['bars']) - result['missed']} of {len(result['bars'])} bars met (at most {MISSES_ALLOWED} may "
+          f"be missed, none by more than {MISS_FACTOR}x: {'met' if result['is_good'] else 'NOT MET'})")
+
+
 def show(result):
     peers = ["convoy", *POLICIES, "openmpi", "gloo"]
     show_table(result, "one host, back to back (mean call of all ranks)", "b2b", 1, peers)
     show_table(result, "one host, paced (last entry to last exit)", "paced", 1, peers)
     show_table(result, "two hosts, back to back", "b2b", 2, ["convoy", "ucx-am", "ucx_perftest"])
     show_floor(result)
-    print(f"\nbars ({result['repeat_count']} repeats, ratios within each, medians)")
-    for one in result["bars"]:
-        value = "-" if one["value"] is None else f"{one['value']:g}"
-        bound = "at least" if one["at_least"] else "at most"
-        print(f"  {one['result']:<13}{value:>9} {one['unit']:<4}{bound:>9} {one['limit']:<6g} {one['name']}")
-    if result["no_hosts"]:
-        print(f"  not measured between hosts: {result['no_hosts']}")
-    print(f"{len(result['bars']) - result['missed']} of {len(result['bars'])} bars met (at most {MISSES_ALLOWED} may "
-          f"be missed, none by more than {MISS_FACTOR}x: {'met' if result['is_good'] else 'NOT MET'})")
+    show_bars(result)
