@@ -139,11 +139,14 @@ static void put_list(const struct convoy_tensor_list *list, uint8_t *out, struct
 int32_t convoy_manifest_binary_encode(const struct convoy_manifest *manifest, uint8_t *out, size_t capacity,
                                       size_t *length_out, struct convoy_error *error)
 {
-    struct binary_head head;
     int32_t status = convoy_manifest_check(manifest, CONVOY_MANIFEST_ALIGNMENT, CONVOY_INVALID_ARGUMENT, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
+    return status == CONVOY_OK ? convoy_manifest_binary_put(manifest, out, capacity, length_out, error) : status;
+}
+
+int32_t convoy_manifest_binary_put(const struct convoy_manifest *manifest, uint8_t *out, size_t capacity,
+                                   size_t *length_out, struct convoy_error *error)
+{
+    struct binary_head head;
     if (!count_all(manifest, &head)) {
         return convoy_error_set(error, CONVOY_INVARIANT, "manifest: passed its check with lengths out of bounds");
     }

@@ -39,6 +39,10 @@ size_t convoy_manifest_binary_bytes(const struct convoy_manifest *manifest);
 int32_t convoy_manifest_binary_encode(const struct convoy_manifest *manifest, uint8_t *out, size_t capacity,
                                       size_t *length_out, struct convoy_error *error);
 
+/* The same of a manifest that was laid out, checked or decoded before: it is not checked again. */
+int32_t convoy_manifest_binary_put(const struct convoy_manifest *manifest, uint8_t *out, size_t capacity,
+                                   size_t *length_out, struct convoy_error *error);
+
 /* Exactly `length` untrusted bytes into one allocation (at most 6 times as large), checked. VERSION_MISMATCH; MALFORMED
  * or LIMIT with the path; NO_MEMORY. gives (convoy_manifest_destroy) */
 int32_t convoy_manifest_binary_decode(const uint8_t *bytes, size_t length, struct convoy_manifest **manifest_out,

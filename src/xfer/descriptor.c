@@ -41,8 +41,8 @@ int32_t convoy_descriptor_encode(const struct convoy_descriptor *descriptor, uin
     if (capacity < CONVOY_DESCRIPTOR_HEADER_BYTES + texts) {
         return convoy_error_set(error, CONVOY_BUFFER_TOO_SMALL, "%zu bytes for a descriptor", capacity);
     }
-    int32_t status = convoy_manifest_binary_encode(descriptor->manifest, out + CONVOY_DESCRIPTOR_HEADER_BYTES + texts,
-                                                   capacity - CONVOY_DESCRIPTOR_HEADER_BYTES - texts, &manifest, error);
+    int32_t status = convoy_manifest_binary_put(descriptor->manifest, out + CONVOY_DESCRIPTOR_HEADER_BYTES + texts,
+                                                capacity - CONVOY_DESCRIPTOR_HEADER_BYTES - texts, &manifest, error);
     if (status != CONVOY_OK) {
         return status;
     }

@@ -41,7 +41,7 @@ struct convoy_descriptor {
 /* Bytes that encode writes; 0: the manifest is out of its bounds. */
 size_t convoy_descriptor_bytes(const struct convoy_descriptor *descriptor);
 
-/* capacity: at least that. Statuses of convoy_manifest_binary_encode. */
+/* capacity: at least that. Statuses of convoy_manifest_binary_put. */
 int32_t convoy_descriptor_encode(const struct convoy_descriptor *descriptor, uint8_t *out, size_t capacity,
                                  struct convoy_error *error);
 
