@@ -295,8 +295,8 @@ ABI_BINARIES := $(call binaries,abi,$(ABI_TESTS))
 HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIES) $(ABI_BINARIES)
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
-TEST_STEPS := all test-unit test-integration test-cli test-abi abi-check headers test-conformance debug/test-fault \
-              test-mutations=600 asan/test-fuzz-replay asan/test-sanitized tsan/test-sanitized clang/all \
+TEST_STEPS := all test-unit=600 test-integration test-cli test-abi abi-check headers test-conformance debug/test-fault=600 \
+              test-mutations=600 asan/test-fuzz-replay asan/test-sanitized=600 tsan/test-sanitized=600 clang/all \
               aarch64/aarch64-objects
 # Looks at the log of all others, so it comes last.
 LAST_STEP := reports
