@@ -64,6 +64,15 @@ int32_t convoy_link_reach(const struct convoy_link *link, uint32_t peer, const v
 int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
                          const void *data, size_t bytes);
 
+/*
+ * Sends one message at once or not at all (LIMIT: nothing was sent; progress and offer it again). What was sent is out
+ * of header and data by the return, and no buffer of the link is taken, so that one slow peer holds up nobody. An empty
+ * connection that refuses a message has a smaller segment than convoy sets: offer less. Over other transports than TCP
+ * the link's buffers are used as in send. In a callback of progress it is always LIMIT. Else as send.
+ */
+int32_t convoy_link_offer(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
+                          const void *data, size_t bytes);
+
 /* Messages sent and not yet completed. */
 uint32_t convoy_link_pending(const struct convoy_link *link);
 

@@ -7,7 +7,9 @@
  * Where a setting of UCX comes from: the context's settings object, then CONVOY_UCX_*, then UCX_*, then convoy's
  * default. Convoy's defaults: TLS ^sm (UCX 1.13's shared memory cannot tell when a peer dies, so that a link could not
  * use it anyway), TX_SEG_SIZE 64k (the TCP segment; a round goes out in one piece), CONN_NB y (without it a connect to
- * a silent host was measured to block for 133 s), WARN_INVALID_CONFIG n (no words on the host's terminal).
+ * a silent host was measured to block for 133 s), WARN_INVALID_CONFIG n (no words on the host's terminal), RNDV_THRESH
+ * inf (every message is checked before a byte of it lands). PROTO_ENABLE n is forced: with the new protocols a message
+ * that must go at once or not at all is not one any more.
  * UCX_MEM_EVENTS, UCX_ERROR_SIGNALS, UCX_HANDLE_ERRORS and UCX_DEBUG_SIGNO of the host are overruled when convoy loads
  * UCX (net/ucx_guard.h). A UCX that the host has loaded keeps its own.
  *
@@ -24,7 +26,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#define CONVOY_UCX_SETTINGS 5
+#define CONVOY_UCX_SETTINGS 7
 #define CONVOY_UCX_VALUE_BYTES 256
 
 /* One setting of UCX as it is in force. */
