@@ -55,6 +55,10 @@ int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void 
 int32_t convoy_link_reach(const struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
                           struct convoy_error *error);
 
+/* Takes the endpoint for failed: nothing is issued on it any more, and the next progress closes it and calls down. It
+ * may be connected again at once. Also inside of recv. No-op when there is none. */
+void convoy_link_fail(struct convoy_link *link, uint32_t peer);
+
 /*
  * Sends one message. header and data are copied or sent before return when UCX can; otherwise the link keeps its own
  * copy until the send completes, in buffers made at open (LIMIT: all in use; progress and try again). PEER_LOST: the

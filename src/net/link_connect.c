@@ -21,6 +21,14 @@ void convoy_link_endpoint_fail(struct link_endpoint *endpoint, int32_t ucx_statu
     endpoint->link->attention++;
 }
 
+void convoy_link_fail(struct convoy_link *link, uint32_t peer)
+{
+    assert(peer < link->options.peer_count);
+    link_enter(link);
+    convoy_link_endpoint_fail(&link->endpoints[peer], UCS_ERR_CANCELED);
+    link_leave(link);
+}
+
 /* Called by UCX, perhaps in the middle of a send: only notes it. */
 static void endpoint_error(void *argument, ucp_ep_h ep, ucs_status_t ucx_status)
 {
