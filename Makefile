@@ -35,7 +35,7 @@ CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogr
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
-UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal bulk call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
+UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal bulk bulk_death call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
@@ -411,6 +411,11 @@ mutations-run: $(addprefix $(TEST_BIN)/,$(MUTATION_TESTS))
 BENCH_BIN := $(TEST_BIN)/bench
 BENCH_OBJECTS := $(call objects,$(addprefix tests/bench/,$(BENCH_SOURCES)))
 BENCH_PROGRAMS := $(addprefix $(BENCH_BIN)/,am_floor convoy_bench convoy_costs floor mpi_peer)
+
+# Measures the inside of the library between two namespaces, so it links the objects: make build/tests/bench/bulk_bw.
+$(BENCH_BIN)/bulk_bw: $(OBJ)/tests/bench/bulk_bw.o $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
 
 # The floor may use what this machine has; the peer of Open MPI needs its compiler wrapper.
 $(OBJ)/tests/bench/floor.o: CFLAGS := -O3 -march=native -g
