@@ -70,7 +70,7 @@ static void send_all(struct bulknode *node, const struct measure *measure)
         while (started < count && started < node->ended + OUTSTANDING) {
             start(node, measure, pieces, piece_count, started++);
         }
-        (void)convoy_bulk_progress(node->bulk);
+        convoy_bulk_sleep(node->bulk, CONVOY_DEADLINE_NEVER);
     }
     node->shared->numbers[0] = (uint64_t)((double)count * (double)measure->bytes * 1e3 /
                                           (double)(convoy_now_ns() - start_ns)); /* MB/s */
@@ -92,7 +92,7 @@ static void bulk_rank(const struct rank *rank, void *argument)
         EXPECT_EQUAL(bulknode_frame(&node, 1, 0, 16), CONVOY_OK);
     } else {
         while (node.frames == 0) {
-            (void)convoy_bulk_progress(node.bulk);
+            convoy_bulk_sleep(node.bulk, CONVOY_DEADLINE_NEVER);
         }
     }
     (void)bulknode_close(&node, CONVOY_NS_PER_S);
@@ -104,6 +104,7 @@ static double measure_bulk(struct measure measure)
     const struct bulknode_shared *shared = ranks_shared(ranks);
     ranks_start(ranks, bulk_rank, &measure, 0);
     ranks_await_exit(ranks, 0);
+    ranks_await_exit(ranks, 1);
     double mb = (double)shared->numbers[0];
     ranks_finish(ranks);
     return mb / 1e3;
