@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define PUMP_CHUNKS 16u     /* to one peer, before the others have their turn */
-#define PUMP_PROBE_MIN 1024u /* goes through unless the connection is busy */
+#define PUMP_PROBE_MIN 512u /* goes through unless the connection is busy */
 
 static struct bulk_header pump_header(const struct convoy_bulk *bulk, const struct bulk_peer *peer,
                                       enum bulk_kind kind)

@@ -118,7 +118,8 @@ static double measure_perftest(const char *test, size_t bytes)
     char line[1024];
     char environment[] = "UCX_TLS=tcp UCX_TCP_TX_SEG_SIZE=64k UCX_TCP_RX_SEG_SIZE=64k UCX_LOG_LEVEL=fatal "
                          "UCX_WARN_UNUSED_ENV_VARS=n";
-    unsigned long count = (unsigned long)(TOTAL_BYTES / bytes);
+    bool is_slow = strcmp(test, "ucp_put_bw") == 0 && bytes > MIB; /* 1.13 collapses there: a little must do */
+    unsigned long count = is_slow ? 2 : (unsigned long)(TOTAL_BYTES / bytes);
     (void)snprintf(line, sizeof line,
                    "ip netns exec %s env %s ucx_perftest -p 13399 >/dev/null 2>&1 & sleep 0.3; "
                    "timeout 20 ip netns exec %s env %s ucx_perftest %s -p 13399 -t %s -s %zu -n %lu -w 2 -f 2>/dev/null "
