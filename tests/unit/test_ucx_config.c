@@ -86,9 +86,9 @@ static void forced(const struct rank *rank, void *argument)
     (void)rank;
     (void)argument;
     (void)setenv("UCX_PROTO_ENABLE", "y", 1);
-    (void)setenv("UCX_RNDV_THRESH", "65536", 1);
+    (void)setenv("UCX_RNDV_THRESH", "64K", 1);
     expect_setting(ucx_case_runtime(NULL), "PROTO_ENABLE", "n", "convoy default");
-    expect_setting(ucx_case_runtime(NULL), "RNDV_THRESH", "65536", "UCX_*");
+    expect_setting(ucx_case_runtime(NULL), "RNDV_THRESH", "64K", "UCX_*");
     (void)unsetenv("UCX_RNDV_THRESH");
     expect_setting(ucx_case_runtime(NULL), "RNDV_THRESH", "inf", "convoy default");
     EXPECT_TEXT(getenv("UCX_PROTO_ENABLE"), "y"); /* the host's environment is the host's */
