@@ -20,7 +20,7 @@ RUN_ARGS ?=
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
 CORE_SOURCES := copy error fault latency log memory negotiate settings status utf8
-NET_SOURCES := auth bootstrap bulk bulk_describe bulk_notice bulk_peer bulk_pump bulk_receive bulk_send bulk_stream bulk_wire dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
+NET_SOURCES := auth bootstrap bulk bulk_describe bulk_notice bulk_peer bulk_pump bulk_receive bulk_rma bulk_send bulk_stream bulk_wire dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_rma link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal segment stall stats stats_prometheus wait
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 quick quick_keyed result states_wide table two_level
@@ -35,7 +35,7 @@ CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogr
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
-UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal bulk bulk_death bulk_wire call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
+UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal bulk bulk_death bulk_rma bulk_wire call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level

@@ -60,6 +60,8 @@ static int32_t open_link(struct convoy_bulk *bulk, struct convoy_error *error)
     const struct convoy_link_options options = {.runtime = bulk->options.runtime,
                                                 .peer_count = bulk->options.peer_count,
                                                 .message_bytes_max = CONVOY_BULK_CHUNK_BYTES,
+                                                .with_rma = bulk->options.with_rma,
+                                                .without_peer_errors = bulk->options.without_peer_errors,
                                                 .recv = convoy_bulk_receive,
                                                 .down = convoy_bulk_down,
                                                 .user = bulk};

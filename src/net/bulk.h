@@ -63,19 +63,20 @@ enum convoy_bulk_event_kind {
     CONVOY_BULK_RELEASED = 1, /* stream: its source is not read any more */
     CONVOY_BULK_ENDED,        /* stream: its value is given back */
     CONVOY_BULK_ABORTED,      /* the peer has stopped a stream of its own: nothing more of it comes */
+    CONVOY_BULK_MOVED,        /* a put or get (net/bulk_rma.h) is done, or has failed */
     CONVOY_BULK_DOWN,         /* the endpoint to the peer has failed; its streams end */
 };
 
 struct convoy_bulk_event {
     enum convoy_bulk_event_kind kind;
     uint32_t peer;
-    int32_t status;       /* ENDED, DOWN */
-    uint64_t transfer;    /* not DOWN */
+    int32_t status;       /* ENDED, MOVED, DOWN */
+    uint64_t transfer;    /* not MOVED, DOWN */
     uint64_t generation;
     uint64_t stream;      /* RELEASED, ENDED */
     uint64_t cookie;
-    uint64_t bytes;       /* ENDED: of the stream */
-    uint64_t lost_bytes;  /* ENDED: of these, not known to be applied */
+    uint64_t bytes;       /* ENDED, MOVED: in all */
+    uint64_t lost_bytes;  /* of these, not known to be applied */
 };
 
 struct convoy_bulk_ops {
@@ -94,7 +95,8 @@ struct convoy_bulk_options {
     uint32_t peer_count;            /* 1 to CONVOY_BULK_PEERS_MAX; peers are numbered by the caller */
     uint32_t stream_count;          /* not ended, at a time; 0 = 1,024 */
     uint32_t window;                /* chunks under way to one peer, 4 to CONVOY_BULK_WINDOW_MAX; 0 = as measured best */
-    bool with_rma;                  /* open the context for put and get, and take transports that cannot tell of a death */
+    bool with_rma;                  /* open UCX for put and get (net/bulk_rma.h) */
+    bool without_peer_errors;       /* as in convoy_link_options: no DOWN then, but by what breaks the protocol */
     struct convoy_bulk_ops ops;
     void *user;
 };

@@ -65,7 +65,7 @@ static void notice_retire(struct convoy_bulk *bulk, struct bulk_notice *notice)
 
 static void notice_call(struct convoy_bulk *bulk, const struct bulk_notice *notice)
 {
-    if (notice->is_frame) {
+    if (notice->is_frame) { /* its bytes lie behind the notice itself */
         bulk->options.ops.frame(bulk->options.user, notice->event.peer, notice->data, notice->bytes);
     } else {
         bulk->options.ops.event(bulk->options.user, &notice->event);

@@ -31,6 +31,8 @@ struct convoy_link_options {
     struct convoy_runtime *runtime;
     uint32_t peer_count; /* endpoints are numbered 0..peer_count-1 (member indexes) */
     size_t message_bytes_max;
+    bool with_rma;            /* put and get (net/link_rma.h) */
+    bool without_peer_errors; /* take transports that cannot tell of a peer's death (shared memory): the owner can */
     convoy_link_recv_fn recv;
     convoy_link_down_fn down;
     void *user;

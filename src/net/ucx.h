@@ -42,6 +42,7 @@ struct convoy_ucx_context {
     struct convoy_ucx_context *next;
     ucp_context_h handle;
     char devices[CONVOY_UCX_VALUE_BYTES]; /* value of NET_DEVICES; "" = as configured */
+    bool with_rma;                        /* put and get are asked for, which changes the choice of lanes */
     struct convoy_ucx_resources resources;
 };
 
@@ -58,7 +59,7 @@ struct convoy_ucx {
 int32_t convoy_ucx_open(struct convoy_runtime *runtime, const struct convoy_ucx **ucx_out, struct convoy_error *error);
 
 /* The UCX context limited to `devices` ("" = as configured), made when it is first asked for. [any thread] */
-int32_t convoy_ucx_context_get(struct convoy_runtime *runtime, const char *devices,
+int32_t convoy_ucx_context_get(struct convoy_runtime *runtime, const char *devices, bool with_rma,
                                const struct convoy_ucx_context **context_out, struct convoy_error *error);
 
 /* Opens UCX only to see whether it works, for `convoy doctor`. */

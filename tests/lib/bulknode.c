@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *bulknode_settings;
+
 static bool node_resolve(void *user, uint32_t peer, const struct convoy_bulk_chunk *chunk, void **to_out)
 {
     struct bulknode *node = user;
@@ -65,6 +67,11 @@ static void node_event(void *user, const struct convoy_bulk_event *event)
     case CONVOY_BULK_ABORTED:
         node->aborted++;
         break;
+    case CONVOY_BULK_MOVED:
+        node->statuses[event->cookie] = event->status;
+        node->lost[event->cookie] = event->lost_bytes;
+        node->moved++;
+        break;
     case CONVOY_BULK_DOWN:
         node->downs++;
         break;
@@ -74,7 +81,10 @@ static void node_event(void *user, const struct convoy_bulk_event *event)
 void bulknode_make(struct bulknode *node, size_t region_bytes, const struct convoy_bulk_options *options)
 {
     struct convoy_error error = CONVOY_ERROR_INIT;
-    const struct convoy_context_config config = {.struct_size = sizeof config};
+    const struct convoy_context_config config = {.struct_size = sizeof config,
+                                                 .settings = bulknode_settings,
+                                                 .settings_length =
+                                                     bulknode_settings != NULL ? strlen(bulknode_settings) : 0};
     memset(node, 0, sizeof *node);
     EXPECT_OK(convoy_runtime_open(&config, &node->runtime, &error), &error);
     node->region_bytes = region_bytes;
@@ -92,6 +102,7 @@ void bulknode_make(struct bulknode *node, size_t region_bytes, const struct conv
         .stream_count = options != NULL ? options->stream_count : 0,
         .window = options != NULL ? options->window : 0,
         .with_rma = options != NULL && options->with_rma,
+        .without_peer_errors = options != NULL && options->without_peer_errors,
         .ops = {.resolve = node_resolve, .landed = node_landed, .frame = node_frame, .event = node_event},
         .user = node};
     EXPECT_OK(convoy_bulk_open(&all, &node->bulk, &error), &error);

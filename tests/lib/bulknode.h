@@ -42,13 +42,17 @@ struct bulknode {
     uint64_t released;
     uint64_t ended;
     uint64_t aborted;
+    uint64_t moved;
     uint64_t downs;
     bool is_released[BULKNODE_COOKIES];
     int32_t statuses[BULKNODE_COOKIES]; /* of ended streams; 1 = not yet */
     uint64_t lost[BULKNODE_COOKIES];
 };
 
-/* options: NULL, or stream_count and window to use. settings: JSON or NULL. All ranks call it; returns when every rank
+/* Settings of the contexts that are opened from now on: JSON, or NULL. */
+extern const char *bulknode_settings;
+
+/* options: NULL, or stream_count, window and with_rma to use. All ranks call it; returns when every rank
  * has its address out. */
 void bulknode_open(struct bulknode *node, const struct rank *rank, size_t region_bytes,
                    const struct convoy_bulk_options *options);
