@@ -401,6 +401,41 @@ static void test_bulk_deadline_releases_the_source_though_the_peer_is_silent(voi
     run_pair(deadline_run);
 }
 
+/* -- segments ------------------------------------------------------------------------------------------------------ */
+
+static void small_segment_run(const struct rank *rank, void *argument)
+{
+    struct bulknode node;
+    uint8_t *data = malloc(MIB);
+    EXPECT_EQUAL(setenv("UCX_TCP_TX_SEG_SIZE", argument, 1), 0);
+    open_pair(&node, rank, MIB);
+    if (rank->index == 0) {
+        bulknode_fill(data, 2, 0, MIB);
+        (void)bulknode_send(&node, 1, 2, data, MIB, 0);
+        EXPECT(bulknode_await(&node, &node.ended, 1, WAIT_MS));
+        EXPECT_EQUAL(node.statuses[2], CONVOY_OK);
+        EXPECT(bulknode_count(&node, 1, "chunk_bytes") < CHUNK);
+        EXPECT_EQUAL(bulknode_frame(&node, 1, 0, CONVOY_BULK_FRAME_BYTES), CONVOY_OK);
+    } else {
+        EXPECT(bulknode_await(&node, &node.frames, 1, WAIT_MS));
+        EXPECT(node.wrong_frames == 0 && bulknode_is_right(&node, 2, MIB));
+    }
+    close_pair(&node);
+    free(data);
+}
+
+/* The host's own choice of TCP segments stands, and chunks fit themselves to it. */
+static void test_bulk_smaller_segments_of_the_host_still_work(void **state)
+{
+    static char segments[][8] = {"4k", "16k", "32k"};
+    (void)state;
+    for (size_t i = 0; i < sizeof segments / sizeof segments[0]; i++) {
+        struct ranks *ranks = ranks_create(2, sizeof(struct bulknode_shared));
+        ranks_start(ranks, small_segment_run, segments[i], 0);
+        ranks_finish(ranks);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_bulk_abort_at_any_time_stops_reading_and_landing),
         cmocka_unit_test(test_bulk_refusals_name_parameter_value_and_range),
         cmocka_unit_test(test_bulk_deadline_releases_the_source_though_the_peer_is_silent),
+        cmocka_unit_test(test_bulk_smaller_segments_of_the_host_still_work),
     };
     return cmocka_run_group_tests_name("bulk", tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void connect_others(struct bulknode *node)
     rank_barrier(node->rank);
 }
 
-/* Sends 64 MiB to rank 1 and says, each way, whether it went through. */
+/* What the survivor still can: a stream to rank 2 goes through. */
 static void talk_to_third(struct bulknode *node, uint8_t *data)
 {
     uint64_t ended = node->ended;
@@ -121,15 +121,16 @@ static void sender_killed(const struct rank *rank, void *argument)
     enter(scene, rank);
     bulknode_open(&node, rank, rank->index == 0 ? LONG_BYTES : 4 * MIB, NULL);
     connect_others(&node);
+    if (rank->index == 2) {
+        third_run(&node);
+        return;
+    }
     uint8_t *data = calloc(1, LONG_BYTES);
     if (rank->index == 1) {
         const uint64_t never = 0;
         (void)bulknode_send(&node, 0, 1, data, LONG_BYTES, 0);
         (void)bulknode_await(&node, &never, 1, 20 + scene->victim_at);
         (void)raise(SIGKILL);
-    } else if (rank->index == 2) {
-        third_run(&node);
-        return;
     }
     if (scene->victim_at != 0) {
         usleep(100000); /* late: what the dead one has sent waits in the socket */
@@ -210,9 +211,6 @@ static void receiver_stopped(const struct rank *rank, void *argument)
     EXPECT_OK(convoy_bulk_send(node.bulk, &send, &stream, NULL), NULL);
     while (*(volatile uint64_t *)&node.shared->numbers[0] == 0) { /* until the parent has stopped it */
         (void)convoy_bulk_progress(node.bulk);
-        if (node.ended == 1) {
-            send.cookie = 2;
-        }
     }
     send.cookie = 3;
     send.deadline_ns = convoy_now_ns() + 200 * CONVOY_NS_PER_MS;
@@ -234,15 +232,15 @@ static void sender_stopped(const struct rank *rank, void *argument)
     enter(argument, rank);
     bulknode_open(&node, rank, rank->index == 0 ? LONG_BYTES : 4 * MIB, NULL);
     connect_others(&node);
+    if (rank->index == 2) {
+        third_run(&node);
+        return;
+    }
     uint8_t *data = calloc(1, LONG_BYTES);
     if (rank->index == 1) {
         (void)bulknode_send(&node, 0, 1, data, LONG_BYTES, 0);
         rank_mark(rank, 1);
         bulknode_work(&node, 30000);
-        return;
-    }
-    if (rank->index == 2) {
-        third_run(&node);
         return;
     }
     while (*(volatile uint64_t *)&node.shared->numbers[0] == 0) {
