@@ -40,6 +40,10 @@ static void node_frame(void *user, uint32_t peer, const void *data, size_t bytes
     if (is_right) {
         memcpy(&number, data, sizeof number);
     }
+    if (is_right && number == BULKNODE_GOODBYE) {
+        node->goodbyes++;
+        return;
+    }
     is_right = is_right && number == node->next_frame;
     for (size_t i = sizeof number; is_right && i < bytes; i++) {
         is_right = ((const uint8_t *)data)[i] == (uint8_t)(number + i);

@@ -15,6 +15,7 @@
 #define BULKNODE_RANKS 3
 #define BULKNODE_TRANSFERS 64u
 #define BULKNODE_COOKIES 512u
+#define BULKNODE_GOODBYE 1000000u /* a frame of this number is counted apart: the peer is through */
 
 /* Lies in the ranks' shared memory. */
 struct bulknode_shared {
@@ -38,6 +39,7 @@ struct bulknode {
     uint64_t resolves;
     uint64_t frames;
     uint64_t wrong_frames;
+    uint64_t goodbyes;
     uint64_t next_frame; /* number that the next one must have */
     uint64_t released;
     uint64_t ended;

@@ -41,13 +41,8 @@ static void open_pair(struct bulknode *node, const struct rank *rank, size_t reg
 /* The one that has heard everything tells the other, so that nobody leaves while his answers are needed. */
 static void close_pair(struct bulknode *node)
 {
-    rank_mark(node->rank, 100);
-    uint64_t deadline_ns = convoy_now_ns() + 10 * CONVOY_NS_PER_S;
-    EXPECT_EQUAL(bulknode_frame(node, 1 - node->rank->index, node->rank->index + 1000000u, 16), CONVOY_OK);
-    while (node->next_frame < 1000000 && convoy_now_ns() < deadline_ns) {
-        convoy_bulk_sleep(node->bulk, deadline_ns);
-    }
-    EXPECT(node->next_frame >= 1000000);
+    EXPECT_EQUAL(bulknode_frame(node, 1 - node->rank->index, BULKNODE_GOODBYE, 16), CONVOY_OK);
+    EXPECT(bulknode_await(node, &node->goodbyes, 1, 10000));
     EXPECT(bulknode_close(node, CONVOY_NS_PER_S) < 3000);
 }
 
@@ -418,7 +413,9 @@ static void small_segment_run(const struct rank *rank, void *argument)
         EXPECT_EQUAL(bulknode_frame(&node, 1, 0, CONVOY_BULK_FRAME_BYTES), CONVOY_OK);
     } else {
         EXPECT(bulknode_await(&node, &node.frames, 1, WAIT_MS));
-        EXPECT(node.wrong_frames == 0 && bulknode_is_right(&node, 2, MIB));
+        EXPECT_EQUAL(node.landed[2], MIB);
+        EXPECT(bulknode_is_right(&node, 2, MIB));
+        EXPECT_EQUAL(node.wrong_frames, 0);
     }
     close_pair(&node);
     free(data);
