@@ -3,7 +3,7 @@
  * Throughput of bulk between two network namespaces, beside ucx_perftest over the same wire with the same TCP segment
  * sizes, interleaved in one run. Prints GB/s: medians over the repeats, and the ratio. Needs root and ucx_perftest.
  *
- *   bulk_bw [REPEATS [WINDOW [alone]]]      alone: without ucx_perftest
+ *   bulk_bw [REPEATS [WINDOW [MODE]]]      alone: without ucx_perftest; sleep, poll: its wait mode
  */
 #include "core/clock.h"
 #include "tests/lib/bulknode.h"
@@ -21,6 +21,7 @@
 #define TOTAL_BYTES (512ull * MIB)
 
 static bool is_alone;
+static const char *wait_mode = "poll"; /* of ucx_perftest; "sleep" is what bulk does itself, fairer where others run */
 
 struct measure {
     size_t bytes;
@@ -140,10 +141,11 @@ static double measure_perftest(const char *test, size_t bytes)
     bool is_slow = strcmp(test, "ucp_put_bw") == 0 && bytes > MIB; /* 1.13 collapses there: a little must do */
     unsigned long count = is_slow ? 2 : (unsigned long)(TOTAL_BYTES / bytes);
     (void)snprintf(line, sizeof line,
-                   "ip netns exec %s env %s ucx_perftest -p 13399 >/dev/null 2>&1 & sleep 0.3; "
-                   "timeout 20 ip netns exec %s env %s ucx_perftest %s -p 13399 -t %s -s %zu -n %lu -w 2 -f 2>/dev/null "
+                   "ip netns exec %s env %s ucx_perftest -p 13399 -E %s >/dev/null 2>&1 & sleep 0.3; "
+                   "timeout 20 ip netns exec %s env %s ucx_perftest %s -p 13399 -t %s -s %zu -n %lu -w 2 -f -E %s 2>/dev/null "
                    "| tail -1; wait",
-                   hosts_name(1), environment, hosts_name(0), environment, hosts_address(1), test, bytes, count);
+                   hosts_name(1), environment, wait_mode, hosts_name(0), environment, hosts_address(1), test, bytes, count,
+                   wait_mode);
     FILE *pipe = popen(line, "r");
     double columns[8] = {0};
     if (pipe != NULL && fgets(line, sizeof line, pipe) != NULL) {
@@ -198,7 +200,8 @@ int main(int argc, char **argv)
     const size_t sizes[] = {MIB, 16 * MIB, 64 * MIB};
     uint32_t repeats = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 5;
     uint32_t window = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
-    is_alone = argc > 3;
+    is_alone = argc > 3 && strcmp(argv[3], "alone") == 0;
+    wait_mode = argc > 3 && !is_alone ? argv[3] : wait_mode;
     repeats = repeats < 1 ? 1 : repeats > REPEATS_MAX ? REPEATS_MAX : repeats;
     if (!hosts_create(2)) {
         return 77;
