@@ -32,7 +32,7 @@ WIRE_SOURCES := control_decode control_encode control_schema control_table contr
 XFER_SOURCES := ring
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
-CLI_SOURCES := arrival arrival_write board crew doctor doctor_page doctor_plugin doctor_system histogram inbox inspect main options outbox parcel perf perf_call perf_rank pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_shape pipeline_trace place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
+CLI_SOURCES := arrival arrival_write board crew doctor doctor_page doctor_plugin doctor_system histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_shape pipeline_trace place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 

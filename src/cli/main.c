@@ -22,7 +22,7 @@ static const struct main_command main_commands[] = {
     {"default-tensors", convoy_cli_default_tensors, NULL}, /* what make writes to build/tensors */
     {"doctor", convoy_cli_doctor, "one page about this machine: memory, limits, permissions, UCX, settings"},
     {"inspect", convoy_cli_inspect, "what a plugin file says about itself, without running it"},
-    {"perf", convoy_cli_perf, "measure poll reduce or sync gather among processes of this machine"},
+    {"perf", convoy_cli_perf, "measure poll reduce, sync gather or transfers among processes of this machine"},
     {"perf-rank", convoy_cli_perf_rank, NULL}, /* one process of perf */
     {"pipeline-role", convoy_cli_pipeline_role, NULL}, /* one process of run's pipeline */
     {"run", convoy_cli_run, "replay a serving trace through real processes, carry tensors, and check every result"},
