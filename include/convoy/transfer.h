@@ -42,7 +42,7 @@ extern "C" {
 
 /* -- engines ------------------------------------------------------------------------------------------------------ */
 
-/* convoy_engine_options.pool_kind */
+/* convoy_transfer_options.pool_kind */
 #define CONVOY_MEMORY_SHARED 0 /* shared memory that convoy makes */
 #define CONVOY_MEMORY_HOST 1   /* memory of the host's; peers cannot map it */
 #define CONVOY_MEMORY_DEVICE 2 /* device memory of the host's */
@@ -51,7 +51,7 @@ extern "C" {
 #define CONVOY_ENGINE_NOTIFY 1u  /* hint: engine_info has a descriptor that is readable while completions wait */
 
 /* IN. All zero is valid: a shared pool of 256 MiB, reached by loopback. */
-struct convoy_engine_options {
+struct convoy_transfer_options {
     uint32_t struct_size;
     uint32_t critical_flags; /* CONVOY_ENGINE_PRIVATE */
     uint32_t hint_flags;     /* CONVOY_ENGINE_NOTIFY */
@@ -245,7 +245,7 @@ struct convoy_transfer_table {
      * INVALID_ARGUMENT: text names option, value, range. UNSUPPORTED: an unknown critical flag; memory that this build
      * cannot copy. LIMIT, NO_MEMORY, SYSTEM. CLOSED, FORKED.
      * [any thread; never blocks; allocates; open context; since 1.0] */
-    int32_t (*engine_open)(convoy_context *context, const struct convoy_engine_options *options,
+    int32_t (*engine_open)(convoy_context *context, const struct convoy_transfer_options *options,
                            convoy_transfer_engine **engine_out, struct convoy_error *error);
 
     /* Refuses new work, ends what is open (CANCELED), tells the peers, waits until copies have stopped and views that
@@ -293,8 +293,8 @@ struct convoy_transfer_table {
                          struct convoy_error *error);
 
     /* Takes room for the exact bytes and starts to copy. staged_out: STAGING or STAGED, until release.
-     * INVALID_ARGUMENT: path of the field, value, range. POOL_EXHAUSTED, LIMIT: text has the figures. BUSY: this request
-     * and attempt is staged already. [any thread; never blocks; allocates; open; since 1.0] */
+     * INVALID_ARGUMENT: path of the field, value, range. POOL_EXHAUSTED, LIMIT: text has the figures.
+     * [any thread; never blocks; allocates; open; since 1.0] */
     int32_t (*stage_start)(convoy_transfer_engine *engine, const struct convoy_stage *stage,
                            convoy_transfer *staged_out, struct convoy_error *error);
 
@@ -310,7 +310,8 @@ struct convoy_transfer_table {
     int32_t (*send_start)(convoy_transfer_engine *engine, const struct convoy_stage *stage,
                           const struct convoy_send *send, convoy_transfer *transfer_out, struct convoy_error *error);
 
-    /* Waits for an offer (the oldest that matches), then loads it. [any thread; never blocks; allocates; open; since 1.0] */
+    /* Waits for an offer (the oldest that matches), then loads it.
+     * [any thread; never blocks; allocates; open; since 1.0] */
     int32_t (*accept_start)(convoy_transfer_engine *engine, const struct convoy_load *load,
                             convoy_transfer *transfer_out, struct convoy_error *error);
 

@@ -77,7 +77,7 @@ int32_t convoy_transfer_host_open(struct convoy_transfer_host *host,
         status = host->core->context_open(&config, &host->context, error);
     }
     if (status == CONVOY_OK) {
-        struct convoy_engine_options engine = options->engine;
+        struct convoy_transfer_options engine = options->engine;
         engine.struct_size = sizeof engine;
         engine.address_length = engine.address != NULL ? strlen(engine.address) : 0;
         status = host->transfer->engine_open(host->context, &engine, &host->engine, error);

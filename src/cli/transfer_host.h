@@ -19,7 +19,7 @@ struct convoy_transfer_host {
 struct convoy_transfer_host_options {
     const char *plugin;
     const char *settings; /* JSON; NULL = none */
-    struct convoy_engine_options engine; /* struct_size is filled in; address_length too */
+    struct convoy_transfer_options engine; /* struct_size is filled in; address_length too */
 };
 
 /* Loads, opens a context and an engine. As convoy_loader_open, context_open, engine_open. On failure: close. */

@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The receiver's side: offers that wait, requests that wait for one, loads by descriptor or from an own slot. */
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "xfer/parts.h"
+
+#include <string.h>
+
+#define RETRIES_DEFAULT 2u
+#define RETRY_AFTER_MS 10u
+#define ROOM_STEP 4096u
+
+/* -- what the sender is told --------------------------------------------------------------------------------------- */
+
+static void say_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, enum convoy_say type,
+                      const struct convoy_reply *reply)
+{
+    struct convoy_xfer_notice notice = {.type = type};
+    notice.body.reply = *reply;
+    convoy_xfer_say(engine, peer, &notice);
+}
+
+static void refuse_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_offer *offer,
+                         int32_t status, uint32_t retry_after_ms)
+{
+    convoy_window_end(&peer->window, offer->sequence, status);
+    say_reply(engine, peer, CONVOY_SAY_TAKEN,
+              &(struct convoy_reply){.serial = offer->serial,
+                                     .status = status,
+                                     .attempt = offer->attempt,
+                                     .retry_after_ms = retry_after_ms,
+                                     .flags = CONVOY_REPLY_BACK});
+}
+
+void convoy_xfer_load_give_back(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    if (!entry->is_lent) {
+        return;
+    }
+    entry->is_lent = false;
+    say_reply(engine, &engine->peers[entry->peer], CONVOY_SAY_BACK,
+              &(struct convoy_reply){.serial = entry->serial, .status = entry->status, .attempt = entry->attempt});
+}
+
+/* TAKEN, once; together with BACK where nothing is read there any more. */
+static void tell(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    bool is_back = entry->is_lent && !entry->is_copying &&
+                   (entry->mode == CONVOY_LOAD_COPY || entry->state != CONVOY_TRANSFER_LOADED);
+    struct convoy_reply reply = {.serial = entry->serial,
+                                 .status = entry->status,
+                                 .attempt = entry->attempt,
+                                 .retry_after_ms = entry->retry_after_ms,
+                                 .flags = is_back ? CONVOY_REPLY_BACK : 0};
+    if (entry->is_told || entry->serial == 0) {
+        return;
+    }
+    if (entry->status == CONVOY_POOL_EXHAUSTED) {
+        struct convoy_pool_figures figures;
+        convoy_pool_figures(engine->pool, &figures);
+        reply.figures[0] = figures.blocks.free;
+        reply.figures[1] = figures.blocks.largest_free;
+    }
+    entry->is_told = true;
+    entry->is_lent = entry->is_lent && !is_back;
+    say_reply(engine, &engine->peers[entry->peer], CONVOY_SAY_TAKEN, &reply);
+}
+
+void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    if (entry->is_accepting) {
+        entry->is_accepting = false;
+        engine->accepting_count--;
+    }
+    convoy_xfer_job_drop(engine, entry);
+    if (entry->peer != CONVOY_XFER_NOBODY && entry->serial != 0) {
+        convoy_window_end(&engine->peers[entry->peer].window, entry->sequence, entry->status);
+        tell(engine, entry);
+    }
+}
+
+/* -- loading ------------------------------------------------------------------------------------------------------- */
+
+static bool grow_room(struct convoy_xfer_entry *entry, size_t bytes)
+{
+    if (bytes <= entry->room_bytes) {
+        return true;
+    }
+    size_t wanted = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
+    uint8_t *room = convoy_memory_zalloc(wanted);
+    if (room == NULL) {
+        return false;
+    }
+    convoy_memory_free(entry->room);
+    entry->room = room;
+    entry->room_bytes = wanted;
+    return true;
+}
+
+/* An own copy first: the sender could change what was checked. */
+static int32_t read_note(struct convoy_xfer_entry *entry, const struct convoy_offer *offer, struct convoy_error *error)
+{
+    size_t bytes = offer->note & CONVOY_OFFER_NOTE_BYTES;
+    const struct convoy_view *view = entry->view;
+    if (bytes > view->notes_bytes || offer->note_offset > view->notes_bytes - bytes) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "offer.note %llu + %zu lies beyond the peer's %zu bytes",
+                                (unsigned long long)offer->note_offset, bytes, view->notes_bytes);
+    }
+    if (!grow_room(entry, bytes)) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a descriptor of %zu bytes", bytes);
+    }
+    memcpy(entry->room, view->notes + offer->note_offset, bytes);
+    int32_t status = convoy_descriptor_decode(entry->room, bytes, &entry->descriptor, error);
+    if (status == CONVOY_OK && (entry->descriptor.payload_bytes != offer->bytes || entry->descriptor.offset != offer->offset ||
+                                entry->descriptor.attempt != offer->attempt)) {
+        status = convoy_error_set(error, CONVOY_MALFORMED, "offer and descriptor differ in bytes, offset or attempt");
+    }
+    return status;
+}
+
+/* Where the payload lies here, and where it goes. */
+static int32_t place_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, struct convoy_error *error)
+{
+    const struct convoy_view *view = entry->view;
+    uint64_t bytes = entry->descriptor.payload_bytes;
+    entry->payload_bytes = bytes;
+    entry->is_checksummed = (entry->descriptor.flags & CONVOY_DESCRIPTOR_CHECKSUM) != 0;
+    entry->checksum = entry->descriptor.checksum;
+    if (bytes != 0 && (bytes > view->pool_bytes || entry->offset > view->pool_bytes - bytes)) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "payload at %llu + %llu lies beyond the peer's pool of %zu bytes",
+                                (unsigned long long)entry->offset, (unsigned long long)bytes, view->pool_bytes);
+    }
+    entry->payload = bytes != 0 ? view->pool + entry->offset : NULL;
+    if (entry->mode == CONVOY_LOAD_VIEW || entry->destination != NULL) {
+        return entry->mode == CONVOY_LOAD_COPY && entry->destination_bytes < bytes
+                   ? convoy_error_set(error, CONVOY_BUFFER_TOO_SMALL, "load.destination has %llu bytes, the payload %llu",
+                                      (unsigned long long)entry->destination_bytes, (unsigned long long)bytes)
+                   : CONVOY_OK;
+    }
+    const struct convoy_pool_request request = {
+        .owner = {entry->request, entry->request_length, entry->attempt},
+        .bytes = bytes,
+        .now_ns = convoy_now_ns(),
+        .deadline_ns = CONVOY_LEASE_NEVER,
+    };
+    entry->retry_after_ms = RETRY_AFTER_MS;
+    return convoy_pool_take(engine->pool, &request, &entry->slot, error);
+}
+
+static void finish_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    uint8_t *target = entry->destination != NULL ? entry->destination : entry->slot.address;
+    if (entry->mode == CONVOY_LOAD_COPY) {
+        entry->payload = target;
+        entry->moved_bytes = entry->payload_bytes;
+    }
+    entry->times_ns[CONVOY_TIME_LOADED] = convoy_now_ns();
+    entry->deadline_ns = entry->retry_ns = CONVOY_DEADLINE_NEVER;
+    entry->retry_after_ms = 0;
+    if (entry->slot.lease != CONVOY_LEASE_NONE) {
+        (void)convoy_pool_filled(engine->pool, entry->slot.lease, entry->payload_bytes, NULL);
+    }
+    if (entry->peer != CONVOY_XFER_NOBODY) {
+        engine->peers[entry->peer].received_bytes += entry->payload_bytes;
+    }
+    (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_LOADED);
+}
+
+void convoy_xfer_load_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_intact)
+{
+    if (entry->state != CONVOY_TRANSFER_LOADING) { /* ended meanwhile; it is read no more from now on */
+        convoy_xfer_load_give_back(engine, entry);
+    } else if (!is_intact) {
+        CONVOY_XFER_NOTE(engine, checksum_errors);
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_MALFORMED,
+                               "checksum of the payload is not that of its descriptor");
+    } else {
+        finish_load(engine, entry);
+    }
+}
+
+static void fail_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status)
+{
+    char text[CONVOY_ERROR_TEXT_BYTES];
+    memcpy(text, entry->error.text, sizeof text);
+    convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "%s", text);
+}
+
+/* With the descriptor there: from LOADING on. */
+static void go_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status)
+{
+    entry->times_ns[CONVOY_TIME_OFFERED] = convoy_now_ns();
+    (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_LOADING);
+    if (status == CONVOY_OK) {
+        status = place_load(engine, entry, &entry->error);
+    }
+    if (status != CONVOY_OK) {
+        fail_load(engine, entry, status);
+        return;
+    }
+    entry->path = entry->mode == CONVOY_LOAD_VIEW ? CONVOY_PATH_LEND : CONVOY_PATH_PULL;
+    if ((entry->mode == CONVOY_LOAD_VIEW && !entry->is_checksummed) || entry->payload_bytes == 0) {
+        finish_load(engine, entry);
+        return;
+    }
+    convoy_xfer_job_add(engine, entry, entry->is_awaited);
+}
+
+static void begin_offer(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t index,
+                        const struct convoy_offer *offer)
+{
+    struct convoy_xfer_peer *peer = &engine->peers[index];
+    if (entry->is_accepting) {
+        entry->is_accepting = false;
+        engine->accepting_count--;
+    }
+    convoy_xfer_entry_bind(engine, entry, index);
+    entry->view = peer->view;
+    entry->view->references++;
+    entry->serial = offer->serial;
+    entry->sequence = offer->sequence;
+    entry->offset = offer->offset;
+    entry->attempt = offer->attempt;
+    entry->is_lent = true;
+    entry->mode = (offer->note & CONVOY_OFFER_COPY) != 0 ? CONVOY_LOAD_COPY : entry->mode;
+    entry->error = (struct convoy_error)CONVOY_ERROR_INIT;
+    int32_t status = read_note(entry, offer, &entry->error);
+    if (status == CONVOY_OK) {
+        convoy_xfer_entry_name(entry, entry->descriptor.request.text, entry->descriptor.request.bytes, offer->attempt);
+        if (entry->digest != offer->digest) {
+            status = convoy_error_set(&entry->error, CONVOY_MALFORMED, "offer and descriptor differ in the request");
+        }
+    }
+    go_load(engine, entry, status);
+}
+
+/* -- offers and who waits for them --------------------------------------------------------------------------------- */
+
+static bool is_wanted(const struct convoy_xfer_entry *entry, uint32_t peer, const struct convoy_offer *offer)
+{
+    return entry->kind == CONVOY_XFER_LOAD && entry->is_accepting &&
+           (entry->wanted_peer == CONVOY_XFER_NOBODY || entry->wanted_peer == peer) &&
+           (entry->request_length == 0 || entry->digest == offer->digest);
+}
+
+static struct convoy_xfer_entry *find_acceptor(struct convoy_xfer *engine, uint32_t peer, const struct convoy_offer *offer)
+{
+    for (uint32_t at = engine->active_first; engine->accepting_count != 0 && at != CONVOY_XFER_NOBODY;
+         at = engine->entries[at].next) {
+        if (is_wanted(&engine->entries[at], peer, offer)) {
+            return &engine->entries[at];
+        }
+    }
+    return NULL;
+}
+
+static void waiting_remove(struct convoy_xfer *engine, uint32_t position)
+{
+    engine->waiting_count--;
+    memmove(&engine->waiting[position], &engine->waiting[position + 1],
+            (engine->waiting_count - position) * sizeof engine->waiting[0]);
+}
+
+void convoy_xfer_waiting_drop_peer(struct convoy_xfer *engine, uint32_t peer)
+{
+    for (uint32_t i = engine->waiting_count; i-- > 0;) {
+        if (engine->waiting[i].peer == peer) {
+            waiting_remove(engine, i);
+        }
+    }
+}
+
+/* What came before: answered from what is known, done no second time. */
+static void offer_repeated(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_offer *offer,
+                           int32_t status)
+{
+    uint32_t index = (uint32_t)(peer - engine->peers);
+    bool is_held = false;
+    for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
+        const struct convoy_xfer_entry *entry = &engine->entries[at];
+        is_held = is_held || (entry->kind == CONVOY_XFER_LOAD && entry->peer == index &&
+                              entry->serial == offer->serial && entry->is_lent);
+    }
+    say_reply(engine, peer, CONVOY_SAY_TAKEN,
+              &(struct convoy_reply){.serial = offer->serial,
+                                     .status = status,
+                                     .attempt = offer->attempt,
+                                     .flags = is_held ? 0 : CONVOY_REPLY_BACK});
+}
+
+/* Offers of an earlier attempt that nobody took are refused: the sender has begun anew. */
+static bool is_outdated(struct convoy_xfer *engine, uint32_t peer, const struct convoy_offer *offer)
+{
+    for (uint32_t i = engine->waiting_count; i-- > 0;) {
+        const struct convoy_offer other = engine->waiting[i].offer;
+        if (engine->waiting[i].peer != peer || other.digest != offer->digest) {
+            continue;
+        }
+        if (other.attempt > offer->attempt) {
+            return true;
+        }
+        if (other.attempt < offer->attempt) {
+            waiting_remove(engine, i);
+            refuse_offer(engine, &engine->peers[peer], &other, CONVOY_STALE_EPOCH, 0);
+        }
+    }
+    return false;
+}
+
+void convoy_xfer_on_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_offer *offer)
+{
+    uint32_t index = (uint32_t)(peer - engine->peers);
+    int32_t known = CONVOY_OK;
+    CONVOY_XFER_NOTE(engine, offers);
+    switch (convoy_window_see(&peer->window, offer->sequence, &known)) {
+    case CONVOY_WINDOW_NEW:
+        break;
+    case CONVOY_WINDOW_ENDED:
+        offer_repeated(engine, peer, offer, known);
+        CONVOY_XFER_NOTE(engine, offers_repeated);
+        return;
+    case CONVOY_WINDOW_LIVE:
+        CONVOY_XFER_NOTE(engine, offers_repeated);
+        return;
+    case CONVOY_WINDOW_OLD:
+        CONVOY_XFER_NOTE(engine, offers_late);
+        return;
+    }
+    if (is_outdated(engine, index, offer)) {
+        refuse_offer(engine, peer, offer, CONVOY_STALE_EPOCH, 0);
+        return;
+    }
+    struct convoy_xfer_entry *acceptor = find_acceptor(engine, index, offer);
+    if (acceptor != NULL) {
+        begin_offer(engine, acceptor, index, offer);
+    } else if (engine->state != CONVOY_ENGINE_OPEN || engine->waiting_count == engine->options.transfer_max) {
+        refuse_offer(engine, peer, offer, engine->state == CONVOY_ENGINE_OPEN ? CONVOY_BUSY : CONVOY_CLOSED,
+                     RETRY_AFTER_MS);
+    } else {
+        engine->waiting[engine->waiting_count++] = (struct convoy_xfer_waiting){
+            .offer = *offer, .came_ns = convoy_now_ns(), .peer = index, .generation = peer->generation};
+        convoy_xfer_wake(engine);
+    }
+}
+
+void convoy_xfer_on_withdraw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
+                             const struct convoy_reply *reply)
+{
+    uint32_t index = (uint32_t)(peer - engine->peers);
+    for (uint32_t i = 0; i < engine->waiting_count; i++) {
+        if (engine->waiting[i].peer == index && engine->waiting[i].offer.serial == reply->serial) {
+            const struct convoy_offer offer = engine->waiting[i].offer;
+            waiting_remove(engine, i);
+            refuse_offer(engine, peer, &offer, CONVOY_CANCELED, 0);
+            return;
+        }
+    }
+    for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
+        struct convoy_xfer_entry *entry = &engine->entries[at];
+        if (entry->kind == CONVOY_XFER_LOAD && entry->peer == index && entry->serial == reply->serial) {
+            convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_PEER_ERROR,
+                                   "its sender %s has given it up: status %d", peer->session, reply->status);
+            return; /* one that is loaded stays with the host; BACK comes when it is released */
+        }
+    }
+    say_reply(engine, peer, CONVOY_SAY_BACK, &(struct convoy_reply){.serial = reply->serial, .status = CONVOY_CANCELED});
+}
+
+void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply)
+{
+    struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, reply->cookie, NULL);
+    bool is_ours = entry != NULL && entry->kind == CONVOY_XFER_LOAD && entry->peer == (uint32_t)(peer - engine->peers);
+    if (!is_ours || entry->state != CONVOY_TRANSFER_WAITING) {
+        CONVOY_XFER_NOTE(engine, replies_late);
+        if (reply->status == CONVOY_OK && (!is_ours || entry->serial != reply->serial)) {
+            say_reply(engine, peer, CONVOY_SAY_BACK,
+                      &(struct convoy_reply){.serial = reply->serial, .status = CONVOY_CANCELED});
+        }
+        return;
+    }
+    if (reply->status != CONVOY_OK) {
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, reply->status < 0 ? reply->status : CONVOY_MALFORMED,
+                               "its sender %s refuses the descriptor: status %d", peer->session, reply->status);
+        return;
+    }
+    entry->serial = reply->serial;
+    entry->is_lent = true;
+    entry->view = peer->view;
+    entry->view->references++;
+    go_load(engine, entry, CONVOY_OK);
+}
+
+/* -- the host's calls ---------------------------------------------------------------------------------------------- */
+
+static int32_t check_load(const struct convoy_load *load, struct convoy_error *error)
+{
+    if (load->mode > CONVOY_LOAD_COPY) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.mode is %u, allowed are 0 (view) and 1 (copy)",
+                                load->mode);
+    }
+    if (load->path > CONVOY_PATH_PULL || load->path == CONVOY_PATH_PUSH) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.path is %u, allowed are 0, %u and %u", load->path,
+                                CONVOY_PATH_LEND, CONVOY_PATH_PULL);
+    }
+    if (load->stream != NULL || load->event != NULL) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "load.stream, load.event: this engine's pool is no device's");
+    }
+    if (load->request_length > CONVOY_REQUEST_BYTES || (load->request == NULL && load->request_length != 0)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.request of %zu bytes, allowed are up to %u",
+                                load->request_length, CONVOY_REQUEST_BYTES);
+    }
+    return CONVOY_OK;
+}
+
+static struct convoy_xfer_entry *new_load(struct convoy_xfer *engine, const struct convoy_load *load,
+                                          struct convoy_error *error)
+{
+    struct convoy_xfer_entry *entry = convoy_xfer_entry_new(engine, CONVOY_XFER_LOAD, error);
+    if (entry != NULL) {
+        uint64_t timeout = load->timeout_ns != 0 ? load->timeout_ns : engine->options.timeout_ns;
+        entry->mode = load->path == CONVOY_PATH_PULL ? CONVOY_LOAD_COPY : load->mode;
+        entry->destination = load->destination;
+        entry->destination_bytes = load->destination_bytes;
+        entry->wanted_peer = CONVOY_XFER_NOBODY;
+        entry->retries_left = load->retries != 0 ? load->retries : RETRIES_DEFAULT;
+        entry->deadline_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_STARTED], timeout);
+        entry->retry_step_ns = timeout / (entry->retries_left + 1);
+        convoy_xfer_timer(engine, entry->deadline_ns);
+    }
+    return entry;
+}
+
+static int32_t accept_locked(struct convoy_xfer *engine, const struct convoy_load *load, bool is_awaited,
+                             convoy_transfer *transfer_out, struct convoy_error *error)
+{
+    int32_t status = check_load(load, error);
+    uint32_t wanted = CONVOY_XFER_NOBODY;
+    if (status == CONVOY_OK && (load->descriptor != NULL || load->slot != 0)) {
+        status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.descriptor and load.slot are for load_start");
+    }
+    if (status == CONVOY_OK && load->peer != 0) {
+        const struct convoy_xfer_peer *peer = convoy_xfer_peer_find(engine, load->peer, error);
+        status = peer != NULL ? CONVOY_OK : CONVOY_CLOSED;
+        wanted = (uint32_t)load->peer - 1;
+    }
+    struct convoy_xfer_entry *entry = status == CONVOY_OK ? new_load(engine, load, error) : NULL;
+    if (entry == NULL) {
+        return status != CONVOY_OK ? status : CONVOY_LIMIT;
+    }
+    entry->wanted_peer = wanted;
+    if (load->request_length != 0) {
+        convoy_xfer_entry_name(entry, load->request, load->request_length, 1);
+    }
+    entry->is_awaited = is_awaited;
+    entry->is_accepting = true;
+    engine->accepting_count++;
+    *transfer_out = convoy_xfer_entry_handle(entry);
+    for (uint32_t i = 0; i < engine->waiting_count; i++) {
+        const struct convoy_xfer_waiting waiting = engine->waiting[i];
+        if (is_wanted(entry, waiting.peer, &waiting.offer)) {
+            waiting_remove(engine, i);
+            begin_offer(engine, entry, waiting.peer, &waiting.offer);
+            break;
+        }
+    }
+    return CONVOY_OK;
+}
+
+int32_t convoy_xfer_accept(struct convoy_xfer *engine, const struct convoy_load *load, bool is_awaited,
+                           convoy_transfer *transfer_out, struct convoy_error *error)
+{
+    convoy_xfer_lock(engine);
+    int32_t status = convoy_xfer_check_open(engine, error);
+    if (status == CONVOY_OK) {
+        convoy_xfer_pump(engine);
+        status = accept_locked(engine, load, is_awaited, transfer_out, error);
+    }
+    convoy_xfer_unlock(engine);
+    return status;
+}
+
+/* -- by descriptor ------------------------------------------------------------------------------------------------- */
+
+static int32_t read_descriptor(struct convoy_xfer_entry *entry, const struct convoy_load *load,
+                               struct convoy_error *error)
+{
+    if (load->descriptor == NULL || load->descriptor_length == 0) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.descriptor is missing");
+    }
+    int32_t status = CONVOY_OK;
+    if (convoy_descriptor_is_binary(load->descriptor, load->descriptor_length)) {
+        if (!grow_room(entry, load->descriptor_length)) {
+            return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a descriptor");
+        }
+        memcpy(entry->room, load->descriptor, load->descriptor_length);
+        status = convoy_descriptor_decode(entry->room, load->descriptor_length, &entry->descriptor, error);
+    } else {
+        status = convoy_descriptor_from_json(load->descriptor, load->descriptor_length, &entry->descriptor,
+                                             &entry->storage, error);
+    }
+    if (status == CONVOY_OK) {
+        convoy_xfer_entry_name(entry, entry->descriptor.request.text, entry->descriptor.request.bytes,
+                               entry->descriptor.attempt);
+        entry->offset = entry->descriptor.offset;
+    }
+    return status;
+}
+
+void convoy_xfer_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    struct convoy_xfer_notice ask = {.type = CONVOY_SAY_ASK};
+    ask.body.ask = (struct convoy_ask){
+        .cookie = convoy_xfer_entry_handle(entry),
+        .serial = entry->descriptor.serial,
+        .digest = entry->digest,
+        .offset = entry->descriptor.offset,
+        .bytes = entry->descriptor.payload_bytes,
+        .attempt = entry->attempt,
+    };
+    entry->retry_ns = entry->retries_left != 0 ? convoy_deadline_after(convoy_now_ns(), entry->retry_step_ns)
+                                               : CONVOY_DEADLINE_NEVER;
+    entry->retries_left -= entry->retries_left != 0;
+    convoy_xfer_timer(engine, entry->retry_ns);
+    convoy_xfer_say(engine, &engine->peers[entry->peer], &ask);
+}
+
+static int32_t ask_sender(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, struct convoy_error *error)
+{
+    struct convoy_xfer_peer *peer = convoy_xfer_peer_by_incarnation(engine, entry->descriptor.incarnation);
+    if (peer == NULL) {
+        return convoy_error_set(error, CONVOY_UNREACHABLE, "session %.*s of the descriptor is not connected",
+                                (int)entry->descriptor.session.bytes, entry->descriptor.session.text);
+    }
+    convoy_xfer_entry_bind(engine, entry, (uint32_t)(peer - engine->peers));
+    convoy_xfer_load_again(engine, entry);
+    return CONVOY_OK;
+}
+
+/* What a peer has written into an own slot; the slot stays as long as it is looked at. */
+static int32_t load_slot(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, convoy_transfer handle,
+                         struct convoy_error *error)
+{
+    struct convoy_xfer_entry *slot = convoy_xfer_entry_find(engine, handle, error);
+    uint64_t bytes = entry->descriptor.payload_bytes;
+    if (slot == NULL) {
+        return CONVOY_CLOSED;
+    }
+    if (slot->kind != CONVOY_XFER_SLOT || (slot->state != CONVOY_TRANSFER_FILLED && slot->state != CONVOY_TRANSFER_FILLING)) {
+        return convoy_error_set(error, CONVOY_BAD_STATE, "load.slot is a %s in state %s, it must be a slot that is FILLING "
+                                                         "or FILLED",
+                                convoy_xfer_kind_name(slot->kind), convoy_xfer_state_name(slot->state));
+    }
+    if (slot->digest != entry->digest || bytes > slot->filled_bytes) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.slot is request %s with %llu bytes written, the "
+                                                                "descriptor is request %s with %llu",
+                                slot->request, (unsigned long long)slot->filled_bytes, entry->request,
+                                (unsigned long long)bytes);
+    }
+    slot->deadline_ns = CONVOY_DEADLINE_NEVER;
+    entry->source = slot->index;
+    slot->users++;
+    entry->payload = slot->slot.address;
+    entry->payload_bytes = bytes;
+    (void)convoy_xfer_entry_move(engine, slot, CONVOY_TRANSFER_FILLED);
+    (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_LOADING);
+    entry->times_ns[CONVOY_TIME_OFFERED] = convoy_now_ns();
+    entry->path = CONVOY_PATH_PUSH;
+    if (entry->mode == CONVOY_LOAD_COPY && (entry->destination == NULL || entry->destination_bytes < bytes)) {
+        return convoy_error_set(error, CONVOY_BUFFER_TOO_SMALL, "load.destination has %llu bytes, the payload %llu",
+                                (unsigned long long)(entry->destination == NULL ? 0 : entry->destination_bytes),
+                                (unsigned long long)bytes);
+    }
+    if (entry->mode == CONVOY_LOAD_VIEW) {
+        finish_load(engine, entry);
+    } else {
+        convoy_xfer_job_add(engine, entry, false);
+    }
+    return CONVOY_OK;
+}
+
+int32_t convoy_xfer_load(struct convoy_xfer *engine, const struct convoy_load *load, convoy_transfer *transfer_out,
+                         struct convoy_error *error)
+{
+    struct convoy_xfer_entry *entry = NULL;
+    convoy_xfer_lock(engine);
+    int32_t status = convoy_xfer_check_open(engine, error);
+    if (status == CONVOY_OK) {
+        status = check_load(load, error);
+    }
+    if (status == CONVOY_OK) {
+        entry = new_load(engine, load, error);
+        status = entry != NULL ? read_descriptor(entry, load, error) : CONVOY_LIMIT;
+    }
+    if (status == CONVOY_OK) {
+        convoy_transfer handle = convoy_xfer_entry_handle(entry);
+        status = load->slot != 0 ? load_slot(engine, entry, load->slot, error) : ask_sender(engine, entry, error);
+        *transfer_out = status == CONVOY_OK ? handle : *transfer_out;
+    }
+    if (status != CONVOY_OK && entry != NULL) {
+        entry->is_hidden = entry->is_released = true;
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "not loaded");
+    }
+    convoy_xfer_unlock(engine);
+    return status;
+}
