@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/arrival.h"
 
+#include "cli/dtype_names.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -155,10 +156,12 @@ static int32_t check_tensor(const struct convoy_tensor_view *view, const struct 
                             struct convoy_error *error)
 {
     char label[ARRIVAL_LABEL_BYTES];
+    size_t dtype_length = 0;
+    const char *dtype = convoy_dtype_file_name(view->dtype, view->dtype_length, &dtype_length);
     (void)label_of(view, label);
-    if (!text_is(view->dtype, view->dtype_length, source->dtype, source->dtype_length)) {
+    if (!text_is(dtype, dtype_length, source->dtype, source->dtype_length)) {
         return convoy_error_set(error, CONVOY_INVARIANT, "tensor %s came with dtype %.*s, sent was %.*s", label,
-                                (int)view->dtype_length, view->dtype, (int)source->dtype_length, source->dtype);
+                                (int)dtype_length, dtype, (int)source->dtype_length, source->dtype);
     }
     if (view->rank != source->rank ||
         (view->rank != 0 && memcmp(view->shape, source->shape, view->rank * sizeof view->shape[0]) != 0)) {

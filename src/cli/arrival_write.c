@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/arrival.h"
 
+#include "cli/dtype_names.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -31,12 +32,14 @@ static size_t write_name(const struct convoy_tensor_view *view, char *text)
 static int32_t write_tensor(const struct convoy_tensor_view *view, struct convoy_safetensor *tensor,
                             struct convoy_error *error)
 {
-    if (view->dtype_length > CONVOY_SAFETENSORS_DTYPE_BYTES_MAX || view->rank > CONVOY_SAFETENSORS_DIMS_MAX) {
+    size_t dtype_length = 0;
+    const char *dtype = convoy_dtype_file_name(view->dtype, view->dtype_length, &dtype_length);
+    if (dtype_length > CONVOY_SAFETENSORS_DTYPE_BYTES_MAX || view->rank > CONVOY_SAFETENSORS_DIMS_MAX) {
         return convoy_error_set(error, CONVOY_LIMIT, "tensor %.*s: a dtype of %zu bytes or %u dimensions does not fit",
                                 (int)(view->name_length < 64 ? view->name_length : 64), view->name,
-                                view->dtype_length, view->rank);
+                                dtype_length, view->rank);
     }
-    memcpy(tensor->dtype, view->dtype, view->dtype_length);
+    memcpy(tensor->dtype, dtype, dtype_length);
     tensor->dim_count = view->rank;
     if (view->rank != 0) {
         memcpy(tensor->shape, view->shape, view->rank * sizeof view->shape[0]);

@@ -84,24 +84,26 @@ static int32_t transfer_wait(struct transfer *transfer, struct convoy_error *err
     return CONVOY_OK;
 }
 
-/* The first cause: a side that only stopped because the other one did has nothing to say. */
+/* The first cause: the other side fails for want of this one, or only stops. */
 static int32_t transfer_outcome(const struct transfer *transfer, struct convoy_error *error)
 {
-    int32_t status = CONVOY_OK;
+    uint32_t first = atomic_load(&transfer->board->first_failed);
+    if (first != 0) {
+        const struct convoy_error *other = &transfer->board->errors[first - 1];
+        return convoy_error_set(error, other->status, "%s: %s: %.200s", transfer_sides[first - 1],
+                                convoy_status_name(other->status), other->text);
+    }
     for (uint32_t i = 0; i < transfer->crew.count; i++) {
-        const struct convoy_error *other = &transfer->board->errors[i];
-        if (transfer->crew.wait_status[i] == 0) {
-            continue;
-        }
-        if (other->status == CONVOY_OK) {
+        if (transfer->crew.wait_status[i] != 0) {
             return convoy_error_set(error, CONVOY_PEER_LOST, "%s: died without a word", transfer_sides[i]);
         }
-        if (status == CONVOY_OK || status == CONVOY_CANCELED) {
-            status = convoy_error_set(error, other->status, "%s: %s: %.200s", transfer_sides[i],
-                                      convoy_status_name(other->status), other->text);
-        }
     }
-    return status;
+    return CONVOY_OK;
+}
+
+static uint32_t transfer_path(const struct transfer *transfer, enum convoy_perf_transfer_kind kind)
+{
+    return convoy_pipeline_path_taken(transfer->board->paths[0][kind], transfer->board->paths[1][kind]);
 }
 
 static int32_t transfer_run(struct transfer *transfer, struct convoy_error *error)
@@ -137,7 +139,7 @@ static int32_t transfer_figures(const struct transfer *transfer, enum convoy_per
 {
     uint64_t count = transfer->load.rounds;
     const struct convoy_perf_transfer_sample *samples = &transfer->board->samples[kind * count];
-    if (transfer->board->paths[kind] == 0) {
+    if (transfer_path(transfer, kind) == 0) {
         return CONVOY_OK;
     }
     uint64_t *numbers = convoy_memory_array(3 * count, sizeof *numbers);
@@ -171,10 +173,10 @@ static json_t *json_quantiles(const struct convoy_pipeline_quantiles *quantiles)
 static json_t *json_kind(const struct transfer *transfer, enum convoy_perf_transfer_kind kind,
                          const struct transfer_figures *figures)
 {
-    if (transfer->board->paths[kind] == 0) {
+    if (transfer_path(transfer, kind) == 0) {
         return json_null();
     }
-    return json_pack("{s:s, s:o, s:o, s:o, s:f}", "path", convoy_pipeline_path_name(transfer->board->paths[kind]),
+    return json_pack("{s:s, s:o, s:o, s:o, s:f}", "path", convoy_pipeline_path_name(transfer_path(transfer, kind)),
                      "stage_ns", json_quantiles(&figures->stage), "load_ns", json_quantiles(&figures->load),
                      "hand_over_ns", json_quantiles(&figures->whole), "gb_per_s",
                      gb_per_s(transfer->load.bytes, figures->whole.median_ns));
@@ -207,7 +209,7 @@ static void print_row(const char *name, const char *kind, const struct convoy_pi
 static void print_kind(const struct transfer *transfer, enum convoy_perf_transfer_kind kind,
                        const struct transfer_figures *figures)
 {
-    uint32_t path = transfer->board->paths[kind];
+    uint32_t path = transfer_path(transfer, kind);
     if (path == 0) {
         return;
     }

@@ -163,7 +163,6 @@ static int32_t side_rounds(struct side *side, round_fn make)
 static int32_t send_round(struct side *side, uint64_t round, enum convoy_perf_transfer_kind kind,
                           struct convoy_perf_transfer_sample *sample)
 {
-    (void)kind;
     const struct convoy_transfer_table *table = side->host.transfer;
     struct convoy_transfer_result result = {.struct_size = sizeof result};
     convoy_transfer transfer = 0;
@@ -189,6 +188,7 @@ static int32_t send_round(struct side *side, uint64_t round, enum convoy_perf_tr
     status = table->send(side->host.engine, &stage, &send, &transfer, side->error);
     if (status == CONVOY_OK) {
         status = table->transfer_test(side->host.engine, transfer, &result, side->error);
+        side->board->paths[0][kind] = result.path;
         sample->started_ns = result.times_ns[CONVOY_TIME_STARTED];
         sample->stage_ns = result.times_ns[CONVOY_TIME_STAGED] - result.times_ns[CONVOY_TIME_STARTED];
     }
@@ -231,7 +231,7 @@ static int32_t receive_round(struct side *side, uint64_t round, enum convoy_perf
     convoy_transfer transfer = 0;
     const struct convoy_load load = {.struct_size = sizeof load,
                                      .mode = kind == CONVOY_PERF_TRANSFER_VIEW ? CONVOY_LOAD_VIEW : CONVOY_LOAD_COPY,
-                                     .path = side->load->path,
+                                     .path = side->load->path == CONVOY_PATH_PUSH ? 0 : side->load->path,
                                      .timeout_ns = side_left_ns(side)};
     int32_t status = table->accept_start(side->host.engine, &load, &transfer, side->error);
     if (status != CONVOY_OK) {
@@ -247,10 +247,10 @@ static int32_t receive_round(struct side *side, uint64_t round, enum convoy_perf
     if (status == CONVOY_OK) {
         sample->loaded_ns = result.times_ns[CONVOY_TIME_LOADED];
         sample->load_ns = result.times_ns[CONVOY_TIME_LOADED] - result.times_ns[CONVOY_TIME_OFFERED];
-        if (side->board->paths[kind] == 0) {
+        if (side->board->paths[1][kind] == 0) {
             status = compare_payload(side, transfer);
         }
-        side->board->paths[kind] = result.path;
+        side->board->paths[1][kind] = result.path;
     }
     struct convoy_error error = CONVOY_ERROR_INIT;
     (void)table->release(side->host.engine, transfer, &error);
@@ -307,6 +307,8 @@ int convoy_perf_transfer_side(const struct convoy_perf_transfer_load *load, stru
     int32_t status = side_run(&side, side_number);
     side.error->status = status;
     if (status != CONVOY_OK) {
+        uint32_t nobody = 0;
+        (void)atomic_compare_exchange_strong(&board->first_failed, &nobody, side_number + 1);
         atomic_store(&board->is_stop_wanted, 1);
     }
     (void)convoy_transfer_host_close(&side.host, CONVOY_NS_PER_S, &closing);

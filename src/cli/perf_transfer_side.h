@@ -32,8 +32,9 @@ struct convoy_perf_transfer_board {
     _Atomic uint32_t is_stop_wanted;  /* a side failed */
     _Atomic uint64_t waiting;         /* rounds that the receiver has begun to wait for */
     _Atomic uint32_t ended;           /* sides that are through; none closes before the other */
+    _Atomic uint32_t first_failed;    /* side + 1: whose error is the cause; 0 = nobody's */
     uint64_t deadline_ns;
-    uint32_t paths[CONVOY_PERF_TRANSFER_KINDS]; /* as the receiver saw them; 0 = not measured */
+    uint32_t paths[2][CONVOY_PERF_TRANSFER_KINDS]; /* as each side saw them; 0 = not measured */
     char session[CONVOY_SESSION_BYTES];
     char release[CONVOY_PLAIN_HOST_TEXT_BYTES];
     char build_id[CONVOY_PLAIN_HOST_TEXT_BYTES];

@@ -19,6 +19,11 @@ static bool is_pushed(uint32_t path)
     return path == CONVOY_PATH_PUSH || path == CONVOY_PATH_MESSAGES || path == CONVOY_PATH_RMA;
 }
 
+uint32_t convoy_pipeline_path_taken(uint32_t sender_path, uint32_t receiver_path)
+{
+    return is_pushed(sender_path) || receiver_path == 0 ? sender_path : receiver_path;
+}
+
 static struct interval stretch_interval(const struct convoy_pipeline_record *record,
                                         enum convoy_pipeline_stretch stretch)
 {
@@ -128,7 +133,8 @@ static void figures_sum(struct convoy_pipeline_board *board, uint32_t hop, struc
             figures->requests++;
             figures->asked_bytes += sender->payload_bytes;
             figures->moved_bytes += sender->moved_bytes + receiver->moved_bytes;
-            figures->paths[receiver->path < CONVOY_PIPELINE_PATHS ? receiver->path : 0]++;
+            uint32_t path = convoy_pipeline_path_taken(sender->path, receiver->path);
+            figures->paths[path < CONVOY_PIPELINE_PATHS ? path : 0]++;
         }
     }
 }

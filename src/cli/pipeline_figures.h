@@ -48,6 +48,9 @@ struct convoy_pipeline_figures {
 bool convoy_pipeline_stretch_of(const struct convoy_pipeline_record *record, enum convoy_pipeline_stretch stretch,
                                 uint64_t *ns_out);
 
+/* Which way the bytes went: as the side says that had to do with it. A receiver only sees that it copied. */
+uint32_t convoy_pipeline_path_taken(uint32_t sender_path, uint32_t receiver_path);
+
 /* NO_MEMORY. */
 int32_t convoy_pipeline_figures_make(struct convoy_pipeline_board *board, uint32_t hop,
                                      struct convoy_pipeline_figures *figures_out, struct convoy_error *error);
