@@ -29,8 +29,8 @@ SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement q
 POOL_SOURCES := buddy lease pool
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
-XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries introduce load notice peers progress raw ring send session slots stage state view window
-PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_out
+XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries introduce load load_start notice peers progress raw ring send session slots stage state view window
+PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
 CLI_SOURCES := arrival arrival_write board crew doctor doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_shape pipeline_trace place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
@@ -242,7 +242,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls
 FAULT_TESTS += open_allocation
 $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
 

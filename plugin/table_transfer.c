@@ -5,76 +5,8 @@
 #include "tables.h"
 #include "text.h"
 #include "transfer_engine.h"
+#include "transfer_in.h"
 #include "transfer_out.h"
-
-/* Elements at full size: the caller's own array where it has that stride, else a copy that is freed. */
-struct full_array {
-    const void *elements;
-    void *copy;
-};
-
-static int32_t full_array_begin(struct full_array *full, const struct convoy_sized_array *array,
-                                const struct convoy_shape *shape, struct convoy_error *error)
-{
-    *full = (struct full_array){.elements = array->base};
-    if (array->count == 0) {
-        return CONVOY_OK;
-    }
-    int32_t status = convoy_sized_array_check_in(array, shape, error);
-    if (status != CONVOY_OK || array->stride == shape->full_bytes) {
-        return status;
-    }
-    full->copy = convoy_memory_array(array->count, shape->full_bytes);
-    if (full->copy == NULL) {
-        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %zu elements of %s", array->count, shape->name);
-    }
-    for (size_t i = 0; i < array->count; i++) {
-        convoy_sized_array_read((char *)full->copy + i * shape->full_bytes, array, shape, i);
-    }
-    full->elements = full->copy;
-    return CONVOY_OK;
-}
-
-/* A stage at full size, with what was allocated for it. */
-struct full_stage {
-    struct convoy_stage stage;
-    struct full_array tensors;
-    struct full_array lists;
-};
-
-static int32_t check_flags(const char *what, uint32_t given, uint32_t known, struct convoy_error *error)
-{
-    return (given & ~known) == 0 ? CONVOY_OK
-                                 : convoy_error_set(error, CONVOY_UNSUPPORTED,
-                                                    "%s.critical_flags: 0x%x is unknown, known are 0x%x", what, given,
-                                                    known);
-}
-
-static int32_t stage_begin(struct full_stage *full, const struct convoy_stage *given, struct convoy_error *error)
-{
-    *full = (struct full_stage){.stage = {.struct_size = 0}};
-    int32_t status = convoy_sized_in(&full->stage, &CONVOY_SHAPE(stage), given, error);
-    if (status == CONVOY_OK) {
-        status = check_flags("stage", full->stage.critical_flags, CONVOY_STAGE_CHECKSUM, error);
-    }
-    if (status == CONVOY_OK) {
-        const struct convoy_sized_array tensors = {full->stage.tensors, full->stage.tensor_stride, full->stage.tensor_count};
-        status = full_array_begin(&full->tensors, &tensors, &CONVOY_SHAPE(tensor_source), error);
-    }
-    if (status == CONVOY_OK) {
-        const struct convoy_sized_array lists = {full->stage.lists, full->stage.list_stride, full->stage.list_count};
-        status = full_array_begin(&full->lists, &lists, &CONVOY_SHAPE(tensor_list_entry), error);
-    }
-    full->stage.tensors = full->tensors.elements;
-    full->stage.lists = full->lists.elements;
-    return status;
-}
-
-static void stage_end(struct full_stage *full)
-{
-    convoy_memory_free(full->tensors.copy);
-    convoy_memory_free(full->lists.copy);
-}
 
 static int32_t check_out(const void *out, const char *name, struct convoy_error *error)
 {
@@ -169,19 +101,19 @@ static int32_t table_peer_info(convoy_transfer_engine *engine, convoy_peer peer,
 static int32_t table_stage_start(convoy_transfer_engine *engine, const struct convoy_stage *stage,
                                  convoy_transfer *staged_out, struct convoy_error *error)
 {
-    struct full_stage full;
+    struct convoy_full_stage full;
     int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_OPEN, error);
     if (status != CONVOY_OK) {
         return status;
     }
-    status = stage_begin(&full, stage, error);
+    status = convoy_full_stage_begin(&full, stage, error);
     if (status == CONVOY_OK) {
         status = check_out(staged_out, "staged_out", error);
     }
     if (status == CONVOY_OK) {
         status = convoy_xfer_stage(engine->xfer, &full.stage, false, staged_out, error);
     }
-    stage_end(&full);
+    convoy_full_stage_end(&full);
     return convoy_transfer_engine_leave(engine, status);
 }
 
@@ -206,16 +138,16 @@ static int32_t send_any(convoy_transfer_engine *engine, const struct convoy_stag
                         uint64_t *timeout_out, convoy_transfer *transfer_out, struct convoy_error *error)
 {
     struct convoy_send full_send;
-    struct full_stage full = {.stage = {.struct_size = 0}};
+    struct convoy_full_stage full = {.stage = {.struct_size = 0}};
     int32_t status = convoy_sized_in(&full_send, &CONVOY_SHAPE(send), send, error);
     if (status == CONVOY_OK) {
-        status = check_flags("send", full_send.critical_flags, 0, error);
+        status = convoy_full_flags("send", full_send.critical_flags, 0, error);
     }
     if (status == CONVOY_OK) {
         status = check_out(transfer_out, "transfer_out", error);
     }
     if (status == CONVOY_OK && stage != NULL) {
-        status = stage_begin(&full, stage, error);
+        status = convoy_full_stage_begin(&full, stage, error);
     }
     if (status == CONVOY_OK) {
         status = convoy_xfer_send(engine->xfer, stage != NULL ? &full.stage : NULL, &full_send, timeout_out != NULL,
@@ -224,7 +156,7 @@ static int32_t send_any(convoy_transfer_engine *engine, const struct convoy_stag
     if (timeout_out != NULL) {
         *timeout_out = full_send.timeout_ns;
     }
-    stage_end(&full);
+    convoy_full_stage_end(&full);
     return status;
 }
 
@@ -234,7 +166,7 @@ static int32_t accept_any(convoy_transfer_engine *engine, const struct convoy_lo
     struct convoy_load full;
     int32_t status = convoy_sized_in(&full, &CONVOY_SHAPE(load), load, error);
     if (status == CONVOY_OK) {
-        status = check_flags("load", full.critical_flags, 0, error);
+        status = convoy_full_flags("load", full.critical_flags, 0, error);
     }
     if (status == CONVOY_OK) {
         status = check_out(transfer_out, "transfer_out", error);
@@ -276,7 +208,7 @@ static int32_t table_load_start(convoy_transfer_engine *engine, const struct con
     }
     status = convoy_sized_in(&full, &CONVOY_SHAPE(load), load, error);
     if (status == CONVOY_OK) {
-        status = check_flags("load", full.critical_flags, 0, error);
+        status = convoy_full_flags("load", full.critical_flags, 0, error);
     }
     if (status == CONVOY_OK) {
         status = check_out(transfer_out, "transfer_out", error);
@@ -420,7 +352,7 @@ static int32_t table_reserve(convoy_transfer_engine *engine, const struct convoy
     }
     status = convoy_sized_in(&full, &CONVOY_SHAPE(reserve), reserve, error);
     if (status == CONVOY_OK) {
-        status = check_flags("reserve", full.critical_flags, 0, error);
+        status = convoy_full_flags("reserve", full.critical_flags, 0, error);
     }
     if (status == CONVOY_OK) {
         status = convoy_sized_out_begin(&reservation, &CONVOY_SHAPE(reservation), reservation_out, error);
@@ -511,18 +443,18 @@ static int32_t table_transfer_sync(convoy_transfer_engine *engine, const struct 
                                    struct convoy_error *error)
 {
     struct convoy_raw full;
-    struct full_array pieces = {.copy = NULL};
+    struct convoy_full_array pieces = {.copy = NULL};
     int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_OPEN, error);
     if (status != CONVOY_OK) {
         return status;
     }
     status = convoy_sized_in(&full, &CONVOY_SHAPE(raw), raw, error);
     if (status == CONVOY_OK) {
-        status = check_flags("raw", full.critical_flags, 0, error);
+        status = convoy_full_flags("raw", full.critical_flags, 0, error);
     }
     if (status == CONVOY_OK) {
         const struct convoy_sized_array given = {full.pieces, full.piece_stride, full.piece_count};
-        status = full_array_begin(&pieces, &given, &CONVOY_SHAPE(raw_piece), error);
+        status = convoy_full_array_begin(&pieces, &given, &CONVOY_SHAPE(raw_piece), error);
         full.pieces = pieces.elements;
     }
     if (status == CONVOY_OK) {

@@ -18,8 +18,8 @@
  *   staged memory returns when: it was released (or aborted, or its lease expired) AND every reader gave it back or is
  *   proven dead. Until then it is quarantined: counted, and not given to anyone else. Deadlines end requests, never that.
  *
- * Every transfer ends with exactly one status, on both sides, neither waiting for the other's notice: each has a deadline of
- * its own. Messages carry (request, attempt, the sender's transfer); late and repeated ones are counted and dropped.
+ * Every transfer ends with exactly one status, on both sides, neither waiting for the other's notice: each has a
+ * deadline of its own. Messages carry (request, attempt, the sender's transfer); late and repeated ones are counted and dropped.
  *
  * What lending gives away: every peer that knows the context's secret can read the whole shared pool. An engine opened
  * with CONVOY_ENGINE_PRIVATE gives that to nobody, and lends nothing.
@@ -230,11 +230,11 @@ struct convoy_raw {
 #define CONVOY_DESCRIPTOR_JSON 2 /* the hosts' transfer_staged message */
 
 /*
- *   state of the engine   open, start, connect, reserve, raw   test, wait, payload   release, abort   info, describe   close
- *   open                  ok                                   ok                    ok               ok               ok
- *   closing               CLOSED                               ok                    ok               ok               ok
- *   closed                CLOSED                               CLOSED                CLOSED           ok               ok
- *   forked                FORKED                               FORKED                FORKED           FORKED           ok, no effect
+ *   state     open, start, connect, reserve, raw   test, wait, payload   release, abort   info, describe   close
+ *   open      ok                                   ok                    ok               ok               ok
+ *   closing   CLOSED                               ok                    ok               ok               ok
+ *   closed    CLOSED                               CLOSED                CLOSED           info             ok
+ *   forked    FORKED                               FORKED                FORKED           FORKED           ok, no effect
  *
  *   A closed engine stays a tombstone until its context is closed.
  */
@@ -263,7 +263,8 @@ struct convoy_transfer_table {
     int32_t (*engine_describe)(convoy_transfer_engine *engine, uint32_t topic, struct convoy_text_buffer *text_out,
                                struct convoy_error *error);
 
-    /* Figures of the pool; checks its invariants in a debug build (INVARIANT). [any thread; never blocks; open; since 1.0] */
+    /* Figures of the pool; a debug build checks its invariants (INVARIANT).
+     * [any thread; never blocks; open; since 1.0] */
     int32_t (*pool_figures)(convoy_transfer_engine *engine, struct convoy_engine_figures *figures_out,
                             struct convoy_error *error);
 

@@ -400,6 +400,13 @@ void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw);
 void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
                              const struct convoy_reply *reply);
+/* -- between load.c and load_start.c */
+bool convoy_xfer_load_room(struct convoy_xfer_entry *entry, size_t bytes);
+bool convoy_xfer_load_wants(const struct convoy_xfer_entry *entry, uint32_t peer, const struct convoy_offer *offer);
+void convoy_xfer_load_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t index,
+                            const struct convoy_offer *offer);
+void convoy_xfer_load_finish(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_waiting_remove(struct convoy_xfer *engine, uint32_t position);
 void convoy_xfer_load_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_intact);
 void convoy_xfer_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
