@@ -54,8 +54,27 @@ static void outbox_release_upstream(const struct convoy_outbox *outbox, struct c
     }
 }
 
+/* What is being copied from may go only when the copy has stopped, also when nobody wants it any more. */
+static void outbox_stop_copy(const struct convoy_outbox *outbox, const struct convoy_outbox_slot *slot)
+{
+    static const char reason[] = "the sender stops";
+    const struct convoy_transfer_table *table = outbox->host->transfer;
+    const struct timespec pause = {.tv_nsec = OUTBOX_LOOK_NS};
+    struct convoy_transfer_result result = {.struct_size = sizeof result};
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    uint64_t deadline_ns = convoy_deadline_after(convoy_now_ns(), outbox->board->setup.timeout_ns);
+    (void)table->abort(outbox->host->engine, slot->staged, reason, sizeof reason - 1, &error);
+    while (table->transfer_test(outbox->host->engine, slot->staged, &result, &error) != CONVOY_CLOSED &&
+           result.is_source_free == 0 && convoy_now_ns() < deadline_ns) {
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 static void outbox_clear(const struct convoy_outbox *outbox, struct convoy_outbox_slot *slot)
 {
+    if (slot->upstream != 0) {
+        outbox_stop_copy(outbox, slot);
+    }
     outbox_release_upstream(outbox, slot);
     outbox_release(outbox, &slot->send);
     outbox_release(outbox, &slot->staged);

@@ -268,15 +268,34 @@ static int32_t compare_files(const struct pipeline *pipeline, struct convoy_erro
     return status;
 }
 
+/* Why it ended early, in one sentence. */
+static int32_t pipeline_cause(const struct pipeline *pipeline, struct convoy_error *error)
+{
+    char name[CONVOY_PIPELINE_NAME_BYTES];
+    if (pipeline->stop_reason != NULL) {
+        return convoy_error_set(error, CONVOY_CANCELED, "%s", pipeline->stop_reason);
+    }
+    for (uint32_t i = 0; i < pipeline->crew.count; i++) {
+        const struct convoy_pipeline_member *member = &pipeline->board->members[i];
+        (void)convoy_pipeline_shape_name(&pipeline->options->shape, i, name);
+        if (member->outcome == CONVOY_PIPELINE_FAILED) {
+            return convoy_error_set(error, member->error.status, "%s: %.200s", name, member->error.text);
+        }
+        if (member->outcome == CONVOY_PIPELINE_NONE) {
+            (void)convoy_error_set(error, CONVOY_BROKEN, "%s ended without a word", name);
+        }
+    }
+    return CONVOY_BROKEN;
+}
+
 static int32_t pipeline_check(struct pipeline *pipeline, struct convoy_error *error)
 {
     if (!have_all_finished(pipeline)) {
         (void)fputc('\n', stdout);
         convoy_pipeline_report_failures(stdout, pipeline->board, &pipeline->crew);
-        return convoy_error_set(error, CONVOY_BROKEN, "%s",
-                                pipeline->stop_reason != NULL ? pipeline->stop_reason : "a role failed");
+        return pipeline_cause(pipeline, error);
     }
-    uint64_t leaks = convoy_pipeline_report_leaks(pipeline->board);
+    uint64_t leaks = convoy_pipeline_report_leaks(pipeline->board, NULL);
     if (leaks != 0) {
         return convoy_error_set(error, CONVOY_INVARIANT, "%" PRIu64 " leases and references were never given back",
                                 leaks);

@@ -27,8 +27,8 @@ enum convoy_pipeline_phase {
 enum convoy_pipeline_outcome {
     CONVOY_PIPELINE_NONE, /* it never got that far: killed */
     CONVOY_PIPELINE_FINISHED,
-    CONVOY_PIPELINE_STOPPED, /* another one failed, or the user wished it */
-    CONVOY_PIPELINE_FAILED,
+    CONVOY_PIPELINE_STOPPED, /* after another one failed, or because the user wished it */
+    CONVOY_PIPELINE_FAILED,  /* before anyone was asked to stop */
 };
 
 struct convoy_pipeline_member {
@@ -40,7 +40,7 @@ struct convoy_pipeline_member {
     char session[CONVOY_SESSION_BYTES];
     char release[CONVOY_PLAIN_HOST_TEXT_BYTES];
     char build_id[CONVOY_PLAIN_HOST_TEXT_BYTES];
-    struct convoy_error error; /* FAILED: why */
+    struct convoy_error error; /* FAILED: why; STOPPED: in the middle of what */
     struct convoy_engine_figures figures; /* of the pool when everything was done; struct_size 0 = never taken */
 };
 

@@ -5,6 +5,7 @@
 #include "core/status.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -99,12 +100,17 @@ static void report_tables(FILE *out, const struct convoy_pipeline_figures figure
     }
 }
 
-uint64_t convoy_pipeline_report_leaks(const struct convoy_pipeline_board *board)
+uint64_t convoy_pipeline_report_leaks(const struct convoy_pipeline_board *board, uint32_t *unseen_out)
 {
     uint64_t leaks = 0;
+    uint32_t unseen = 0;
     for (uint32_t i = 0; i < convoy_pipeline_shape_members(&board->setup.shape); i++) {
         const struct convoy_engine_figures *figures = &board->members[i].figures;
-        leaks += figures->struct_size != 0 ? convoy_transfer_host_leaks(figures) : 1;
+        leaks += convoy_transfer_host_leaks(figures);
+        unseen += figures->struct_size == 0;
+    }
+    if (unseen_out != NULL) {
+        *unseen_out = unseen;
     }
     return leaks;
 }
@@ -116,16 +122,18 @@ static void report_leaks(FILE *out, const struct convoy_pipeline_board *board)
     uint64_t quarantined = 0;
     uint64_t repeats = 0;
     uint64_t refused = 0;
+    uint64_t leaks = convoy_pipeline_report_leaks(board, &unseen);
     for (uint32_t i = 0; i < count; i++) {
-        unseen += board->members[i].figures.struct_size == 0;
         quarantined += board->members[i].figures.quarantined;
         repeats += board->members[i].repeats;
         refused += board->members[i].refusals;
     }
-    (void)fprintf(out, "  leaks: %" PRIu64 " in %u pools at the end (%" PRIu64 " bytes quarantined%s); loads refused %"
-                       PRIu64 ", repeated requests dropped %" PRIu64 "\n",
-                  convoy_pipeline_report_leaks(board), count, quarantined,
-                  unseen != 0 ? ", some pools were never looked at" : "", refused, repeats);
+    (void)fprintf(out, "  leaks: %" PRIu64 " in %u pools at the end (%" PRIu64 " bytes quarantined)", leaks,
+                  count - unseen, quarantined);
+    if (unseen != 0) {
+        (void)fprintf(out, ", not known of %u pools", unseen);
+    }
+    (void)fprintf(out, "; loads refused %" PRIu64 ", repeated requests dropped %" PRIu64 "\n", refused, repeats);
 }
 
 int32_t convoy_pipeline_report(FILE *out, struct convoy_pipeline_board *board, struct convoy_error *error)
@@ -155,7 +163,9 @@ static void report_failure(FILE *out, const struct convoy_pipeline_board *board,
         (void)fprintf(out, "%s: failed after %u requests, %s: %s\n", name, done, convoy_status_name(self->error.status),
                       self->error.text);
     } else if (self->outcome == CONVOY_PIPELINE_STOPPED) {
-        (void)fprintf(out, "%s: stopped after %u requests\n", name, done);
+        bool was_hurt = self->error.status != CONVOY_CANCELED;
+        (void)fprintf(out, "%s: stopped after %u requests%s%s\n", name, done, was_hurt ? ": " : "",
+                      was_hurt ? self->error.text : "");
     } else if (member < crew->count && crew->has_ended[member] && WIFSIGNALED(crew->wait_status[member])) {
         (void)fprintf(out, "%s: killed by SIG%s after %u requests\n", name,
                       sigabbrev_np(WTERMSIG(crew->wait_status[member])), done);

@@ -15,8 +15,8 @@ int32_t convoy_pipeline_report(FILE *out, struct convoy_pipeline_board *board, s
 void convoy_pipeline_report_failures(FILE *out, const struct convoy_pipeline_board *board,
                                      const struct convoy_crew *crew);
 
-/* Leases and references that are left in all pools together; pools that were never looked at count one. */
-uint64_t convoy_pipeline_report_leaks(const struct convoy_pipeline_board *board);
+/* Leases and references that are left in the pools that were looked at. unseen_out: those that were not; may be NULL. */
+uint64_t convoy_pipeline_report_leaks(const struct convoy_pipeline_board *board, uint32_t *unseen_out);
 
 /* "1.50 MB". Returns text_out. */
 const char *convoy_pipeline_report_bytes(char text_out[32], uint64_t bytes);

@@ -302,14 +302,30 @@ static int32_t role_drain(struct role *role)
     return status;
 }
 
-static void role_fini(struct role *role)
+/* The file goes last: until the engine is closed a stage may still read it. */
+static int32_t role_close(struct role *role, struct convoy_error *error)
 {
     if (role->host.engine != NULL) {
         convoy_outbox_fini(&role->outbox);
         convoy_inbox_fini(&role->inbox);
     }
-    convoy_parcel_fini(&role->parcel);
-    convoy_safetensors_fini(&role->file);
+    int32_t status = convoy_transfer_host_close(&role->host, role->board->setup.timeout_ns, error);
+    if (status == CONVOY_OK) { /* else a copy may still be under way, and the process ends soon anyway */
+        convoy_parcel_fini(&role->parcel);
+        convoy_safetensors_fini(&role->file);
+    }
+    return status;
+}
+
+/* Says how it ended, before its engine closes: what the others suffer from that shall not look like the cause. */
+static void role_end(struct role *role, int32_t status)
+{
+    bool is_first = status != CONVOY_OK && atomic_exchange(&role->board->is_stop_wanted, 1) == 0;
+    role->self->error = role->error;
+    role->self->error.status = status;
+    role->self->outcome = status == CONVOY_OK ? CONVOY_PIPELINE_FINISHED
+                          : is_first          ? CONVOY_PIPELINE_FAILED
+                                              : CONVOY_PIPELINE_STOPPED;
 }
 
 static int32_t role_run(struct role *role)
@@ -321,12 +337,13 @@ static int32_t role_run(struct role *role)
     if (status == CONVOY_OK) {
         status = role_drain(role);
     }
-    role_fini(role);
+    role_end(role, status);
     struct convoy_error closing = CONVOY_ERROR_INIT;
-    int32_t closed = convoy_transfer_host_close(&role->host, role->board->setup.timeout_ns, &closing);
+    int32_t closed = role_close(role, &closing);
     if (status == CONVOY_OK && closed != CONVOY_OK) {
         (void)convoy_error_copy(&role->error, &closing);
         status = convoy_error_prefix(&role->error, closed, "closing");
+        role_end(role, status);
     }
     return status;
 }
@@ -341,16 +358,6 @@ int convoy_pipeline_role_run(struct convoy_pipeline_board *board, uint32_t membe
         .error = CONVOY_ERROR_INIT,
     };
     int32_t status = role_run(&role);
-    if (status == CONVOY_OK) {
-        role.self->outcome = CONVOY_PIPELINE_FINISHED;
-    } else if (status == CONVOY_CANCELED && atomic_load(&board->is_stop_wanted) != 0) {
-        role.self->outcome = CONVOY_PIPELINE_STOPPED;
-    } else {
-        role.self->error = role.error;
-        role.self->error.status = status;
-        role.self->outcome = CONVOY_PIPELINE_FAILED;
-        atomic_store(&board->is_stop_wanted, 1);
-    }
     role_phase(&role, CONVOY_PIPELINE_ENDED);
     return status == CONVOY_OK ? CONVOY_EXIT_OK : CONVOY_EXIT_FAILURE;
 }

@@ -62,12 +62,24 @@ enum convoy_pipeline_role convoy_pipeline_shape_role(const struct convoy_pipelin
     return member < shape_first(shape, CONVOY_PIPELINE_DECODER) ? CONVOY_PIPELINE_DENOISER : CONVOY_PIPELINE_DECODER;
 }
 
+static uint32_t shape_common_multiple(uint32_t left, uint32_t right)
+{
+    uint32_t multiple = left;
+    while (multiple % right != 0) {
+        multiple += left;
+    }
+    return multiple;
+}
+
 uint32_t convoy_pipeline_shape_member(const struct convoy_pipeline_shape *shape, enum convoy_pipeline_role role,
                                       uint32_t request)
 {
     uint32_t turn = request;
-    for (uint32_t i = 0; i < (uint32_t)role; i++) {
-        turn /= shape->counts[i];
+    uint32_t pairs = shape_common_multiple(shape->counts[0], shape->counts[1]);
+    if (role == CONVOY_PIPELINE_DENOISER) {
+        turn += request / pairs;
+    } else if (role == CONVOY_PIPELINE_DECODER) {
+        turn += request / (pairs * shape->counts[2]);
     }
     return shape_first(shape, role) + turn % shape->counts[role];
 }

@@ -4,8 +4,9 @@
  *
  *   encoder 0..E-1  --hop 0-->  denoiser 0..N-1  --hop 1-->  decoder 0..K-1
  *
- * Members are numbered through: encoders first, then denoisers, then decoders. Requests go round in mixed radix, so that
- * every encoder meets every denoiser and every denoiser every decoder.
+ * Members are numbered through: encoders first, then denoisers, then decoders. Requests go round in each role, one place
+ * further whenever the same pairs would come again: the members of a role get the same share, and with requests enough
+ * every encoder meets every denoiser, and every denoiser every decoder.
  */
 #ifndef CONVOY_CLI_PIPELINE_SHAPE_H
 #define CONVOY_CLI_PIPELINE_SHAPE_H

@@ -90,7 +90,7 @@ int32_t convoy_transfer_host_close(struct convoy_transfer_host *host, uint64_t t
     int32_t status = CONVOY_OK;
     if (host->engine != NULL) {
         status = host->transfer->engine_close(host->engine, timeout_ns, error);
-        host->engine = NULL;
+        host->engine = NULL; /* also when it drains for longer: closing the context is the second try */
     }
     if (host->context != NULL) {
         struct convoy_error other = CONVOY_ERROR_INIT;
