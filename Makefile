@@ -50,6 +50,7 @@ UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields te
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
+UNIT_TESTS += arrival dtype_names inbox outbox parcel pipeline_board pipeline_figures pipeline_shape pipeline_trace
 UNIT_TESTS += diverged remote reopen report sync_quick wait
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_loss cases_mixed cases_round suite
@@ -61,7 +62,7 @@ ABI_TESTS := hygiene load
 FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe engines exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
-UNIT_LIB_SOURCES := linknode neighbours ucx_case
+UNIT_LIB_SOURCES := fake_transfer linknode neighbours ucx_case
 TEST_SHIMS := global_ucp old_ucp
 
 # -- flags ---------------------------------------------------------------------------------------------------------

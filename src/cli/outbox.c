@@ -152,7 +152,8 @@ int32_t convoy_outbox_add(struct convoy_outbox *outbox, uint32_t request, const 
     int32_t status = outbox->host->transfer->stage_start(outbox->host->engine, &timed, &staged, error);
     if (is_back_pressure(status)) {
         side->refusals++;
-        return convoy_error_prefix(error, CONVOY_BUSY, "staging request %u", request);
+        (void)convoy_error_prefix(error, status, "staging request %u", request);
+        return CONVOY_BUSY;
     }
     if (status != CONVOY_OK) {
         return convoy_error_prefix(error, status, "staging request %u", request);
@@ -163,7 +164,10 @@ int32_t convoy_outbox_add(struct convoy_outbox *outbox, uint32_t request, const 
     if (status == CONVOY_OK) {
         return status;
     }
-    slot->upstream = 0; /* the caller's still */
+    if (upstream != 0) {
+        outbox_stop_copy(outbox, slot);
+        slot->upstream = 0; /* the caller's still */
+    }
     outbox_clear(outbox, slot);
     return convoy_error_prefix(error, status, "sending request %u", request);
 }
@@ -180,15 +184,17 @@ static int32_t outbox_fail(const struct convoy_outbox *outbox, const struct conv
                                convoy_status_name(status), slot->attempts);
 }
 
-/* The source is given back as soon as it was copied, long before the next reader is done. */
+/* The source is given back as soon as it was copied, long before the next reader is done. What could not be staged is sent
+ * by no further attempt. */
 static int32_t outbox_look_at_stage(struct convoy_outbox *outbox, struct convoy_outbox_slot *slot,
                                     struct convoy_error *error)
 {
-    if (slot->upstream == 0) {
+    if (slot->is_staged) {
         return CONVOY_OK;
     }
     int32_t status = outbox->host->transfer->transfer_test(outbox->host->engine, slot->staged, NULL, error);
     if (status == CONVOY_OK) {
+        slot->is_staged = true;
         outbox_release_upstream(outbox, slot);
     }
     return status == CONVOY_IN_PROGRESS ? CONVOY_OK : status;

@@ -23,6 +23,7 @@
 
 struct convoy_outbox_slot {
     bool is_used;
+    bool is_staged;
     uint32_t request;
     uint32_t attempts;
     convoy_transfer staged;

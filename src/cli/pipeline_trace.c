@@ -33,6 +33,13 @@ int32_t convoy_pipeline_trace_add(json_t *events, uint32_t member, const char *n
         return convoy_error_set(error, CONVOY_MALFORMED, "the trace events of %s are no list: %.100s", name,
                                 document == NULL ? where.text : "no array traceEvents");
     }
+    json_array_foreach(list, index, event)
+    {
+        if (!json_is_object(event)) {
+            json_decref(document);
+            return convoy_error_set(error, CONVOY_MALFORMED, "trace event %zu of %s is no object", index, name);
+        }
+    }
     failures += trace_name(events, member, name) != 0;
     json_array_foreach(list, index, event)
     {
