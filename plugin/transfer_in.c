@@ -55,6 +55,10 @@ int32_t convoy_full_stage_begin(struct convoy_full_stage *full, const struct con
 
 void convoy_full_stage_end(struct convoy_full_stage *full)
 {
-    convoy_memory_free(full->tensors.copy);
-    convoy_memory_free(full->lists.copy);
+    if (full->tensors.copy != NULL) {
+        convoy_memory_free(full->tensors.copy);
+    }
+    if (full->lists.copy != NULL) {
+        convoy_memory_free(full->lists.copy);
+    }
 }

@@ -116,8 +116,8 @@ static const uint8_t *take_span(const uint8_t *at, size_t bytes, struct convoy_s
     return at + bytes;
 }
 
-int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct convoy_descriptor *descriptor_out,
-                                 struct convoy_error *error)
+int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct convoy_manifest_room *room,
+                                 struct convoy_descriptor *descriptor_out, struct convoy_error *error)
 {
     int32_t status = check_head(bytes, length, error);
     if (status != CONVOY_OK) {
@@ -139,13 +139,12 @@ int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct con
     at = take_span(at, convoy_bytes_u32(bytes + 68), &read.scalars);
     status = check_texts(&read, error);
     if (status == CONVOY_OK) {
-        status = convoy_manifest_binary_decode(at, convoy_bytes_u32(bytes + 72), &read.manifest, error);
+        status = convoy_manifest_binary_decode_in(at, convoy_bytes_u32(bytes + 72), room, &read.manifest, error);
     }
     if (status == CONVOY_OK && read.manifest->payload_bytes != read.payload_bytes) {
         status = convoy_error_set(error, CONVOY_MALFORMED, "descriptor.payload_bytes is %llu, the manifest says %llu",
                                   (unsigned long long)read.payload_bytes,
                                   (unsigned long long)read.manifest->payload_bytes);
-        convoy_manifest_destroy(read.manifest);
     }
     if (status == CONVOY_OK) {
         *descriptor_out = read;

@@ -45,17 +45,17 @@ size_t convoy_descriptor_bytes(const struct convoy_descriptor *descriptor);
 int32_t convoy_descriptor_encode(const struct convoy_descriptor *descriptor, uint8_t *out, size_t capacity,
                                  struct convoy_error *error);
 
-/* Reads the caller's own copy of untrusted bytes; spans point into it. The manifest is owned by descriptor_out
- * (convoy_manifest_destroy). MALFORMED, VERSION_MISMATCH, LIMIT with what is wrong; NO_MEMORY. */
-int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct convoy_descriptor *descriptor_out,
-                                 struct convoy_error *error);
+/* Reads the caller's own copy of untrusted bytes; spans point into it, the manifest lies in the room. MALFORMED,
+ * VERSION_MISMATCH, LIMIT with what is wrong; NO_MEMORY. */
+int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct convoy_manifest_room *room,
+                                 struct convoy_descriptor *descriptor_out, struct convoy_error *error);
 
 /* The hosts' message; gives text_out (convoy_memory_free). */
 int32_t convoy_descriptor_to_json(const struct convoy_descriptor *descriptor, char **text_out, size_t *bytes_out,
                                   struct convoy_error *error);
 
 /* transfer_staged or transfer_ready as hosts write them. storage_out: what the spans point into (convoy_memory_free), one
- * block. The session names the incarnation, if it is one of ours. */
+ * block. The manifest is given (convoy_manifest_destroy). The session names the incarnation, if it is one of ours. */
 int32_t convoy_descriptor_from_json(const char *text, size_t length, struct convoy_descriptor *descriptor_out,
                                     char **storage_out, struct convoy_error *error);
 

@@ -112,12 +112,12 @@ int32_t convoy_xfer_door_open(struct convoy_xfer *engine, struct convoy_error *e
     memcpy(where.host, engine->options.host, sizeof where.host);
     engine->pending = convoy_memory_zalloc(sizeof *engine->pending);
     engine->polls = convoy_memory_array(convoy_xfer_polls_max(engine->options.peer_max), sizeof *engine->polls);
-    if (engine->pending == NULL || engine->polls == NULL) {
-        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for connections");
-    }
-    for (uint32_t i = 0; i < ARRIVALS; i++) {
+    for (uint32_t i = 0; engine->pending != NULL && i < ARRIVALS; i++) {
         engine->pending->arrivals[i].stream.fd = -1;
         engine->pending->callers[i].fd = -1;
+    }
+    if (engine->pending == NULL || engine->polls == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for connections");
     }
     convoy_rendezvous_candidates(&where, &list);
     int32_t status = CONVOY_SYSTEM;

@@ -213,6 +213,7 @@ static int32_t open_identity(struct convoy_xfer *engine, struct convoy_error *er
         status = convoy_runtime_random(own->socket, sizeof own->socket, error);
     }
     own->incarnation = engine->incarnation;
+    own->context = engine->runtime->incarnation;
     own->pool_bytes = engine->options.pool_bytes;
     own->flags = engine->options.is_private || engine->options.pool_kind != CONVOY_MEMORY_SHARED ? CONVOY_INTRODUCE_PRIVATE
                                                                                                : 0;
@@ -257,6 +258,8 @@ static void destroy(struct convoy_xfer *engine)
     }
     for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_count; i++) {
         convoy_memory_free(engine->entries[i].room);
+        convoy_memory_free(engine->entries[i].manifest_room.memory);
+        convoy_memory_free(engine->entries[i].pieces);
     }
     convoy_xfer_door_close(engine);
     convoy_local_socket_fini(&engine->local);

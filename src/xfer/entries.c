@@ -30,6 +30,10 @@ struct convoy_xfer_entry *convoy_xfer_entry_find(struct convoy_xfer *engine, con
 void convoy_xfer_timer(struct convoy_xfer *engine, uint64_t at_ns)
 {
     engine->timer_ns = at_ns < engine->timer_ns ? at_ns : engine->timer_ns;
+    if (engine->is_progress_asleep && at_ns < engine->progress_until_ns) { /* it would sleep past it */
+        engine->is_progress_asleep = false;
+        convoy_xfer_kick(engine);
+    }
 }
 
 /* -- life ---------------------------------------------------------------------------------------------------------- */
@@ -38,18 +42,25 @@ void convoy_xfer_timer(struct convoy_xfer *engine, uint64_t at_ns)
 struct kept {
     uint8_t *room;
     size_t room_bytes;
+    struct convoy_manifest_room manifest_room;
+    struct convoy_copy_piece *pieces;
+    uint32_t piece_room;
     uint32_t generation;
     uint32_t index;
 };
 
 static void reset(struct convoy_xfer_entry *entry)
 {
-    const struct kept kept = {entry->room, entry->room_bytes, entry->generation, entry->index};
+    const struct kept kept = {entry->room,       entry->room_bytes, entry->manifest_room, entry->pieces,
+                              entry->piece_room, entry->generation, entry->index};
     memset(entry, 0, offsetof(struct convoy_xfer_entry, error));
     entry->error.status = CONVOY_OK;
     entry->request_length = 0;
     entry->room = kept.room;
     entry->room_bytes = kept.room_bytes;
+    entry->manifest_room = kept.manifest_room;
+    entry->pieces = kept.pieces;
+    entry->piece_room = kept.piece_room;
     entry->generation = kept.generation;
     entry->index = kept.index;
     entry->peer = entry->source = CONVOY_XFER_NOBODY;
@@ -326,12 +337,13 @@ static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
     if (entry->view != NULL) {
         convoy_view_put(entry->view);
     }
-    convoy_memory_free(entry->pieces);
-    convoy_memory_free(entry->storage);
-    entry->pieces = NULL;
+    if (entry->storage != NULL) { /* of JSON */
+        convoy_memory_free(entry->storage);
+        convoy_manifest_destroy(entry->given);
+    }
     entry->storage = NULL;
+    entry->given = NULL;
     entry->view = NULL;
-    convoy_manifest_destroy(entry->descriptor.manifest);
     entry->descriptor.manifest = NULL;
 }
 

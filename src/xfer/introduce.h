@@ -32,6 +32,7 @@ struct convoy_introduction {
     uint64_t asked; /* 0 = whoever is there */
     uint64_t incarnation;
     uint64_t pool_bytes;
+    uint64_t context; /* random number of the context: the same = the same process */
     struct convoy_host_keys keys;
     uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES];  /* stands at the start of its notes */
     uint8_t socket[CONVOY_INTRODUCE_TOKEN_BYTES]; /* names its local socket (net/local_socket.h) */

@@ -55,6 +55,12 @@ static void tell(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
     if (entry->is_told || entry->serial == 0) {
         return;
     }
+    if (engine->peers[entry->peer].state != CONVOY_PEER_IS_CONNECTED) { /* who is gone only wants its memory back */
+        if (is_back) {
+            convoy_xfer_load_give_back(engine, entry);
+        }
+        return;
+    }
     if (entry->status == CONVOY_POOL_EXHAUSTED) {
         struct convoy_pool_figures figures;
         convoy_pool_figures(engine->pool, &figures);
@@ -110,7 +116,7 @@ static int32_t read_note(struct convoy_xfer_entry *entry, const struct convoy_of
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a descriptor of %zu bytes", bytes);
     }
     memcpy(entry->room, view->notes + offer->note_offset, bytes);
-    int32_t status = convoy_descriptor_decode(entry->room, bytes, &entry->descriptor, error);
+    int32_t status = convoy_descriptor_decode(entry->room, bytes, &entry->manifest_room, &entry->descriptor, error);
     if (status == CONVOY_OK && (entry->descriptor.payload_bytes != offer->bytes || entry->descriptor.offset != offer->offset ||
                                 entry->descriptor.attempt != offer->attempt)) {
         status = convoy_error_set(error, CONVOY_MALFORMED, "offer and descriptor differ in bytes, offset or attempt");
@@ -265,7 +271,10 @@ void convoy_xfer_waiting_drop_peer(struct convoy_xfer *engine, uint32_t peer)
 {
     for (uint32_t i = engine->waiting_count; i-- > 0;) {
         if (engine->waiting[i].peer == peer) {
+            const struct convoy_offer offer = engine->waiting[i].offer;
             convoy_xfer_waiting_remove(engine, i);
+            say_reply(engine, &engine->peers[peer], CONVOY_SAY_BACK,
+                      &(struct convoy_reply){.serial = offer.serial, .status = CONVOY_PEER_LOST});
         }
     }
 }

@@ -112,10 +112,12 @@ static int32_t read_descriptor(struct convoy_xfer_entry *entry, const struct con
             return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a descriptor");
         }
         memcpy(entry->room, load->descriptor, load->descriptor_length);
-        status = convoy_descriptor_decode(entry->room, load->descriptor_length, &entry->descriptor, error);
+        status = convoy_descriptor_decode(entry->room, load->descriptor_length, &entry->manifest_room, &entry->descriptor,
+                                          error);
     } else {
         status = convoy_descriptor_from_json(load->descriptor, load->descriptor_length, &entry->descriptor,
                                              &entry->storage, error);
+        entry->given = status == CONVOY_OK ? entry->descriptor.manifest : NULL;
     }
     if (status == CONVOY_OK) {
         convoy_xfer_entry_name(entry, entry->descriptor.request.text, entry->descriptor.request.bytes,

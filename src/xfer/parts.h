@@ -58,6 +58,7 @@ struct convoy_xfer_peer {
     struct convoy_window window;
     uint64_t sent_bytes;
     uint64_t received_bytes;
+    struct convoy_ring_entry late; /* a test wants it said behind the next one; type 0 = none */
     struct convoy_ring_entry *backlog; /* what the ring had no room for, in order */
     uint32_t backlog_first;
     uint32_t backlog_count;
@@ -127,11 +128,14 @@ struct convoy_xfer_entry {
     uint64_t destination_bytes;
     uint8_t *room; /* grows, kept for the next transfer: the descriptor as it came */
     size_t room_bytes;
+    struct convoy_manifest_room manifest_room; /* the same for its manifest, */
+    struct convoy_copy_piece *pieces;          /* and for the pieces of a stage */
+    uint32_t piece_room;
+    uint32_t piece_count;
     size_t known_bytes; /* of a descriptor in it, decoded before */
     char *storage;      /* what a JSON descriptor's spans point into */
+    struct convoy_manifest *given; /* the manifest of a JSON descriptor, to be destroyed */
     struct convoy_descriptor descriptor;
-    struct convoy_copy_piece *pieces;
-    uint32_t piece_count;
     convoy_ready_fn ready;
     void *user;
     struct convoy_error error;
@@ -275,6 +279,7 @@ struct convoy_xfer {
     uint32_t waiters;     /* host threads asleep on wake_fd */
     bool is_dozing;          /* peers that say something wake this engine */
     bool is_progress_asleep; /* and nobody else will look */
+    uint64_t progress_until_ns;
     int wake_fd;
     int kick_fd;
     int notify_fd; /* or -1 */
@@ -427,6 +432,8 @@ void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_sl
 void convoy_xfer_pump(struct convoy_xfer *engine);
 /* Wakes host threads that wait for something to end. */
 void convoy_xfer_wake(struct convoy_xfer *engine);
+/* The same, and the progress thread. */
+void convoy_xfer_kick(struct convoy_xfer *engine);
 void *convoy_xfer_progress_main(void *engine);
 /* Waits until something may have changed or the time has come; gives the lock up meanwhile. is_asking: a producer is to be
  * asked again soon. */

@@ -2,6 +2,7 @@
 /* Connected engines: handles, what is said to them, and what their end means for the transfers that name them. */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/parts.h"
 
@@ -65,13 +66,14 @@ void convoy_xfer_peer_close(struct convoy_xfer_peer *peer)
     peer->view = NULL;
 }
 
-/* A tombstone goes when its place is needed: nobody refers to it, and it is proven that it touches nothing. */
+/* One that is gone gives up all it has once nobody refers to it and it touches nothing of ours any more; a tombstone of it
+ * stays while the host has its handle. */
 void convoy_xfer_peer_free(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 {
-    if (peer->state > CONVOY_PEER_IS_CONNECTED && peer->entries == 0 && peer->is_drained && !peer->is_held) {
-        (void)engine;
+    convoy_xfer_peer_check(engine, peer);
+    if (peer->state > CONVOY_PEER_IS_CONNECTED && peer->entries == 0 && peer->is_drained) {
         convoy_xfer_peer_close(peer);
-        peer->state = 0;
+        peer->state = peer->is_held ? peer->state : 0;
     }
 }
 
@@ -107,7 +109,8 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     *peer = (struct convoy_xfer_peer){
         .generation = generation != 0 ? generation : 1,
         .state = CONVOY_PEER_IS_CONNECTED,
-        .locality = CONVOY_LOCALITY_HOST,
+        .locality = joined->introduction->context == engine->introduction.context ? CONVOY_LOCALITY_PROCESS
+                                                                                  : CONVOY_LOCALITY_HOST,
         .tcp_fd = joined->tcp_fd,
         .wake_fd = joined->wake_fd,
         .pid_fd = joined->pid_fd,
@@ -117,6 +120,9 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     };
     memcpy(peer->session, joined->introduction->session, sizeof peer->session);
     convoy_ring_init(&peer->ring, joined->ring_memory, joined->side);
+    if (engine->is_dozing && !convoy_ring_doze(&peer->ring)) { /* whoever sleeps knows nothing of this ring yet */
+        convoy_xfer_kick(engine);
+    }
     CONVOY_XFER_NOTE(engine, peers_connected);
     convoy_log_line(&engine->runtime->log, CONVOY_LOG_INFO, "engine %s: peer %s is connected", engine->session,
                     peer->session);
@@ -231,23 +237,43 @@ static bool backlog_grow(struct convoy_xfer_peer *peer)
     return true;
 }
 
-void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_xfer_notice *notice)
+/* Into the ring, or behind what waits for room there. */
+static void put_or_keep(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry)
 {
-    struct convoy_ring_entry entry;
-    bool may = peer->state == CONVOY_PEER_IS_CONNECTED || (peer->state != 0 && notice->type == CONVOY_SAY_BACK);
-    if (!may || peer->is_dead) {
-        return;
-    }
-    CONVOY_XFER_NOTE(engine, control_messages);
-    convoy_xfer_notice_pack(notice, &entry);
-    if (peer->backlog_count == 0 && put_now(engine, peer, &entry)) {
+    if (peer->backlog_count == 0 && put_now(engine, peer, entry)) {
         return;
     }
     if (peer->backlog_count == peer->backlog_room && !backlog_grow(peer)) {
         CONVOY_XFER_NOTE(engine, refusals); /* dropped: deadlines and retries are for this */
         return;
     }
-    peer->backlog[(peer->backlog_first + peer->backlog_count++) % peer->backlog_room] = entry;
+    peer->backlog[(peer->backlog_first + peer->backlog_count++) % peer->backlog_room] = *entry;
+}
+
+void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_xfer_notice *notice)
+{
+    struct convoy_ring_entry entry;
+    bool may = peer->state == CONVOY_PEER_IS_CONNECTED || (peer->state != 0 && notice->type == CONVOY_SAY_BACK);
+    if (!may || peer->is_dead || peer->ring_memory == NULL) {
+        return;
+    }
+    CONVOY_XFER_NOTE(engine, control_messages);
+    convoy_xfer_notice_pack(notice, &entry);
+    enum convoy_fault_fate fate = convoy_fault_message(engine->counters[CONVOY_XFER_COUNT_control_messages]);
+    if (fate == CONVOY_FATE_LATE) { /* behind the next one */
+        peer->late = entry;
+        return;
+    }
+    if (fate != CONVOY_FATE_DROP) {
+        put_or_keep(engine, peer, &entry);
+    }
+    if (fate == CONVOY_FATE_TWICE) {
+        put_or_keep(engine, peer, &entry);
+    }
+    if (peer->late.type != CONVOY_SAY_NONE) {
+        put_or_keep(engine, peer, &peer->late);
+        peer->late.type = CONVOY_SAY_NONE;
+    }
 }
 
 void convoy_xfer_peer_flush(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)

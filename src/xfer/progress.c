@@ -181,14 +181,28 @@ static bool doze_all(struct convoy_xfer *engine)
     return true;
 }
 
+void convoy_xfer_wake(struct convoy_xfer *engine)
+{
+    const uint64_t one = 1;
+    if (engine->waiters != 0) {
+        (void)!write(engine->wake_fd, &one, sizeof one);
+    }
+}
+
+void convoy_xfer_kick(struct convoy_xfer *engine)
+{
+    const uint64_t one = 1;
+    (void)!write(engine->kick_fd, &one, sizeof one);
+    convoy_xfer_wake(engine);
+}
+
 void convoy_xfer_pump(struct convoy_xfer *engine)
 {
     if (engine->is_dozing) {
         awake_all(engine);
         if (engine->is_progress_asleep) { /* it relies on being woken by peers, who now wake nobody */
-            const uint64_t one = 1;
             engine->is_progress_asleep = false;
-            (void)!write(engine->kick_fd, &one, sizeof one);
+            convoy_xfer_kick(engine);
         }
     }
     for (uint32_t i = 0; i < engine->peer_top; i++) {
@@ -199,14 +213,6 @@ void convoy_xfer_pump(struct convoy_xfer *engine)
     uint64_t now = convoy_now_ns();
     if (now >= engine->timer_ns) {
         pump_timers(engine, now);
-    }
-}
-
-void convoy_xfer_wake(struct convoy_xfer *engine)
-{
-    const uint64_t one = 1;
-    if (engine->waiters != 0) {
-        (void)!write(engine->wake_fd, &one, sizeof one);
     }
 }
 
@@ -233,6 +239,15 @@ static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
     engine->attended_ns = convoy_now_ns();
 }
 
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
 void convoy_xfer_pause(struct convoy_xfer *engine, uint64_t until_ns, bool is_asking,
                        struct convoy_xfer_pausing *pausing)
 {
@@ -246,7 +261,7 @@ void convoy_xfer_pause(struct convoy_xfer *engine, uint64_t until_ns, bool is_as
     }
     convoy_xfer_unlock(engine);
     if (pausing->looks < LOOKS_BEFORE_YIELD && engine->runtime->settings.spin_pauses != 0) {
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        relax();
     } else {
         (void)sched_yield();
     }
@@ -317,6 +332,7 @@ static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)
     uint32_t count = gather_polls(engine, polls, is_mine);
     int timeout = progress_timeout(engine, is_mine);
     engine->is_progress_asleep = is_mine;
+    engine->progress_until_ns = convoy_deadline_after(convoy_now_ns(), (uint64_t)(uint32_t)timeout * CONVOY_NS_PER_MS);
     convoy_xfer_unlock(engine);
     count += convoy_xfer_door_polls(engine, polls + count, DOOR_POLLS);
     (void)poll(polls, count, timeout);

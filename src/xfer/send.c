@@ -221,7 +221,9 @@ static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, str
     entry->retry_after_ms = reply->retry_after_ms;
     if (reply->status == CONVOY_OK) {
         entry->times_ns[CONVOY_TIME_LOADED] = convoy_now_ns();
-        entry->deadline_ns = entry->retry_ns = CONVOY_DEADLINE_NEVER;
+        entry->deadline_ns = CONVOY_DEADLINE_NEVER;
+        entry->retry_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_LOADED], ASK_BACK_NS); /* until BACK */
+        convoy_xfer_timer(engine, entry->retry_ns);
         entry->moved_bytes = entry->payload_bytes;
         peer->sent_bytes += entry->payload_bytes;
         engine->counters[CONVOY_XFER_COUNT_lent_bytes] += entry->payload_bytes;

@@ -129,8 +129,8 @@ static void fill_lists(struct convoy_manifest *manifest, const struct convoy_sta
     }
 }
 
-static int32_t make_manifest(const struct convoy_stage *stage, struct convoy_manifest **manifest_out,
-                             struct convoy_error *error)
+static int32_t make_manifest(const struct convoy_stage *stage, struct convoy_manifest_room *manifest_room,
+                             struct convoy_manifest **manifest_out, struct convoy_error *error)
 {
     size_t text_bytes = 0;
     uint32_t listed = 0;
@@ -150,8 +150,9 @@ static int32_t make_manifest(const struct convoy_stage *stage, struct convoy_man
         }
         text_bytes += stage->lists[i].name_length;
     }
-    struct convoy_manifest *manifest = convoy_manifest_create(
-        (uint32_t)stage->tensor_count, (uint32_t)stage->list_count + listed, text_bytes + 1, &room);
+    struct convoy_manifest *manifest =
+        convoy_manifest_create_in(manifest_room, (uint32_t)stage->tensor_count, (uint32_t)stage->list_count + listed,
+                                  text_bytes + 1, &room);
     if (manifest == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a manifest of %zu tensors", stage->tensor_count);
     }
@@ -159,13 +160,8 @@ static int32_t make_manifest(const struct convoy_stage *stage, struct convoy_man
         fill_tensor(&manifest->tensors[i], &stage->tensors[i], &room);
     }
     fill_lists(manifest, stage, &room);
-    int32_t status = convoy_manifest_layout(manifest, error);
-    if (status != CONVOY_OK) {
-        convoy_manifest_destroy(manifest);
-        return status;
-    }
     *manifest_out = manifest;
-    return CONVOY_OK;
+    return convoy_manifest_layout(manifest, error);
 }
 
 /* -- the pieces to copy -------------------------------------------------------------------------------------------- */
@@ -214,21 +210,24 @@ static int32_t make_piece(struct convoy_copy_piece *piece, const struct convoy_t
 }
 
 static int32_t make_pieces(const struct convoy_stage *stage, const struct convoy_manifest *manifest,
-                           struct convoy_copy_piece **pieces_out, struct convoy_error *error)
+                           struct convoy_xfer_entry *entry, struct convoy_error *error)
 {
-    struct convoy_copy_piece *pieces = convoy_memory_array(stage->tensor_count + 1, sizeof *pieces);
-    if (pieces == NULL) {
-        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory to copy %zu tensors", stage->tensor_count);
-    }
-    for (size_t i = 0; i < stage->tensor_count; i++) {
-        int32_t status = make_piece(&pieces[i], &stage->tensors[i], &manifest->tensors[i], i, error);
-        if (status != CONVOY_OK) {
-            convoy_memory_free(pieces);
-            return status;
+    uint32_t count = (uint32_t)stage->tensor_count;
+    int32_t status = CONVOY_OK;
+    if (entry->piece_room < count) {
+        struct convoy_copy_piece *pieces = convoy_memory_array(count, sizeof *pieces);
+        if (pieces == NULL) {
+            return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory to copy %u tensors", count);
         }
+        convoy_memory_free(entry->pieces);
+        entry->pieces = pieces;
+        entry->piece_room = count;
     }
-    *pieces_out = pieces;
-    return CONVOY_OK;
+    entry->piece_count = count;
+    for (uint32_t i = 0; i < count && status == CONVOY_OK; i++) {
+        status = make_piece(&entry->pieces[i], &stage->tensors[i], &manifest->tensors[i], i, error);
+    }
+    return status;
 }
 
 /* -- into the pool ------------------------------------------------------------------------------------------------- */
@@ -298,7 +297,6 @@ static int32_t fill_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *
     size_t note_bytes = convoy_descriptor_bytes(&entry->descriptor);
     entry->payload_bytes = manifest->payload_bytes;
     entry->is_checksummed = entry->descriptor.flags != 0;
-    entry->piece_count = (uint32_t)stage->tensor_count;
     entry->ready = stage->ready;
     entry->user = stage->user;
     entry->lease_ns = stage->lease_ns != 0 ? stage->lease_ns : engine->options.lease_ns;
@@ -350,22 +348,18 @@ int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy
                                  struct convoy_xfer_entry **entry_out, struct convoy_error *error)
 {
     struct convoy_manifest *manifest = NULL;
-    struct convoy_copy_piece *pieces = NULL;
     int32_t status = check_stage(engine, stage, error);
-    if (status == CONVOY_OK) {
-        status = make_manifest(stage, &manifest, error);
-    }
-    if (status == CONVOY_OK) {
-        status = make_pieces(stage, manifest, &pieces, error);
-    }
     struct convoy_xfer_entry *entry = status == CONVOY_OK ? convoy_xfer_entry_new(engine, CONVOY_XFER_STAGE, error) : NULL;
     if (entry == NULL) {
-        convoy_manifest_destroy(manifest);
-        convoy_memory_free(pieces);
         return status != CONVOY_OK ? status : CONVOY_LIMIT;
     }
-    entry->pieces = pieces;
-    status = fill_entry(engine, entry, stage, manifest, error);
+    status = make_manifest(stage, &entry->manifest_room, &manifest, error);
+    if (status == CONVOY_OK) {
+        status = make_pieces(stage, manifest, entry, error);
+    }
+    if (status == CONVOY_OK) {
+        status = fill_entry(engine, entry, stage, manifest, error);
+    }
     if (status != CONVOY_OK) {
         entry->is_hidden = entry->is_released = true; /* nobody will ever ask for it */
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "not staged");

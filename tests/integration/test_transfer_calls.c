@@ -510,6 +510,42 @@ static void test_transfer_one_staged_buffer_goes_to_several_readers(void **state
     two_close(two);
 }
 
+/* Whoever disconnects gets back what the other had not loaded, and what it had once it is released. */
+static void test_transfer_disconnect_ends_what_is_open_and_memory_returns(void **state)
+{
+    (void)state;
+    struct two *two = two_open();
+    convoy_transfer sent[3] = {send_start(two, "held", 0), send_start(two, "offered", 0), send_start(two, "other", 0)};
+    convoy_transfer held = accept_start(two, "held", 0);
+    struct convoy_peer_info info = {.struct_size = sizeof info};
+    engine_wait(two->receiver, held, CONVOY_OK, NULL);
+    engine_wait(two->sender, sent[0], CONVOY_OK, NULL);
+    EXPECT_OK(two->sender->table->peer_disconnect(two->sender->handle, two->peer, &two->sender->error),
+              &two->sender->error);
+    EXPECT_STATUS(two->sender->table->peer_info(two->sender->handle, 0, &info, &two->sender->error), CONVOY_CLOSED,
+                  &two->sender->error);
+    engine_wait(two->sender, sent[1], CONVOY_PEER_LOST, NULL);
+    engine_wait(two->sender, sent[2], CONVOY_PEER_LOST, NULL);
+    for (int i = 0; i < 3; i++) {
+        release(two->sender, sent[i]);
+    }
+    while (engine_figures(two->sender).quarantined_count != 1) {
+        (void)poll(NULL, 0, 1);
+    }
+    engine_look(two->receiver, held);
+    EXPECT(engine_is_filled(two->receiver->views[0].data, BYTES, 7));
+    release(two->receiver, held);
+    engine_await_empty(two->sender);
+    two->peer = engine_connect(two->sender, two->receiver->info.session); /* again works at once */
+    sent[0] = send_start(two, "again", 0);
+    held = accept_start(two, "again", 0);
+    engine_wait(two->receiver, held, CONVOY_OK, NULL);
+    release(two->receiver, held);
+    engine_wait(two->sender, sent[0], CONVOY_OK, NULL);
+    release(two->sender, sent[0]);
+    two_close(two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -527,6 +563,7 @@ int main(void)
         cmocka_unit_test(test_transfer_completions_come_once_in_order_with_a_descriptor_to_sleep_on),
         cmocka_unit_test(test_transfer_stage_waits_until_its_producer_is_ready),
         cmocka_unit_test(test_transfer_one_staged_buffer_goes_to_several_readers),
+        cmocka_unit_test(test_transfer_disconnect_ends_what_is_open_and_memory_returns),
     };
     return cmocka_run_group_tests_name("transfer_calls", tests, NULL, NULL);
 }
