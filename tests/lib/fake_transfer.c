@@ -9,6 +9,14 @@
 
 static struct fake_transfer fake;
 
+static void fake_end_at_once(struct fake_transfer_entry *entry)
+{
+    entry->result.times_ns[CONVOY_TIME_RETURNED] = 1;
+    entry->result.is_source_free = 1;
+    entry->payload = entry->kind == FAKE_ACCEPT ? fake.instant(fake.accept_count++) : NULL;
+    entry->status = entry->kind != FAKE_ACCEPT || entry->payload != NULL ? CONVOY_OK : CONVOY_IN_PROGRESS;
+}
+
 static int32_t fake_start(enum fake_transfer_kind kind, convoy_transfer *transfer_out, struct convoy_error *error)
 {
     int32_t status = fake.next_status[kind];
@@ -21,6 +29,9 @@ static int32_t fake_start(enum fake_transfer_kind kind, convoy_transfer *transfe
     }
     fake.entries[++fake.count] = (struct fake_transfer_entry){.kind = kind, .status = CONVOY_IN_PROGRESS};
     *transfer_out = fake.count;
+    if (fake.instant != NULL) {
+        fake_end_at_once(&fake.entries[fake.count]);
+    }
     return CONVOY_OK;
 }
 

@@ -41,6 +41,9 @@ struct fake_transfer {
     uint32_t connect_count;
     char sessions[FAKE_TRANSFERS_MAX][32];
     uint32_t wait_count;
+    /* Set: what starts ends well at once, and the n-th accept brings this payload (NULL = nothing comes). */
+    const struct convoy_payload *(*instant)(uint32_t accept);
+    uint32_t accept_count;
     uint32_t figures_looks; /* pool_figures has something taken for so many calls */
     struct convoy_engine_figures figures;
 };
