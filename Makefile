@@ -58,7 +58,7 @@ INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_c
 INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_transfer
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
-ABI_TESTS := hygiene load
+ABI_TESTS := engine_states hygiene load
 FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe engines exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
@@ -343,7 +343,7 @@ SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINAR
              $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
-             $(call binaries,abi,threads)
+             $(call binaries,abi,threads) $(call binaries,integration,transfer transfer_calls)
 endif
 
 .PHONY: test-sanitized asan tsan

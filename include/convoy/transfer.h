@@ -44,7 +44,7 @@ extern "C" {
 
 /* convoy_transfer_options.pool_kind */
 #define CONVOY_MEMORY_SHARED 0 /* shared memory that convoy makes */
-#define CONVOY_MEMORY_HOST 1   /* memory of the host's; peers cannot map it */
+#define CONVOY_MEMORY_HOST 1   /* memory of the host's; peers read it out of this process (process_vm_readv) if allowed */
 #define CONVOY_MEMORY_DEVICE 2 /* device memory of the host's */
 
 #define CONVOY_ENGINE_PRIVATE 1u /* critical: no peer gets the pool to read */
@@ -280,7 +280,7 @@ struct convoy_transfer_table {
     /* Connects to the engine of a session id; one that is connected already is returned. peer_out: until
      * peer_disconnect. INVALID_ARGUMENT: no session id, or the engine's own. STALE_EPOCH: another incarnation is there
      * now. UNAUTHENTICATED: another secret. UNREACHABLE, TIMED_OUT, VERSION_MISMATCH, PEER_LOST. LIMIT: peer_max.
-     * UNSUPPORTED: the peer is on another host, or does not let its pool be read.
+     * UNSUPPORTED: the peer is on another host.
      * [any thread; blocks up to timeout_ns; allocates; open; since 1.0] */
     int32_t (*peer_connect)(convoy_transfer_engine *engine, const char *session, size_t session_length,
                             uint64_t timeout_ns, convoy_peer *peer_out, struct convoy_error *error);

@@ -108,7 +108,7 @@ static int32_t exchange_files(struct dialing *dialing, struct convoy_xfer_joined
         status = convoy_fd_channel_recv(dialing->channel, message, dialing->wait.deadline_ns, error);
     }
     if (status == CONVOY_OK) {
-        status = convoy_door_take(message, &dialing->theirs, dialing->ring_fd, joined_out, error);
+        status = convoy_door_take(message, &dialing->theirs, dialing->ring_fd, dialing->channel, joined_out, error);
         convoy_fd_message_fini(message);
     } else if (status == CONVOY_TRUNCATED) {
         status = CONVOY_PEER_LOST;

@@ -83,15 +83,20 @@ static uint8_t *target_of(const struct convoy_xfer_entry *entry)
                                            : entry->slot.address;
 }
 
-static bool copy_load(const struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
+static int32_t copy_load(const struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
 {
     uint8_t *to = target_of(entry);
     const uint8_t *read = entry->payload;
     if (to != NULL && entry->payload_bytes != 0) {
-        convoy_copy(to, entry->payload, entry->payload_bytes, engine->stream_from);
+        if (entry->view == NULL) { /* from an own slot */
+            convoy_copy(to, entry->payload, entry->payload_bytes, engine->stream_from);
+        } else if (!convoy_view_read(entry->view, entry->offset, to, entry->payload_bytes, engine->stream_from)) {
+            return CONVOY_UNREACHABLE;
+        }
         read = to;
     }
-    return !entry->is_checksummed || XXH3_64bits(read, entry->payload_bytes) == entry->checksum;
+    bool is_intact = !entry->is_checksummed || XXH3_64bits(read, entry->payload_bytes) == entry->checksum;
+    return is_intact ? CONVOY_OK : CONVOY_MALFORMED;
 }
 
 /* -- who does it --------------------------------------------------------------------------------------------------- */
@@ -123,7 +128,7 @@ void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     if (!entry->is_queued) {
         return;
     }
-    bool is_intact = true;
+    int32_t status = CONVOY_OK;
     unlink_job(engine, entry);
     entry->is_copying = true;
     engine->copying_count++;
@@ -131,7 +136,7 @@ void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     if (entry->kind == CONVOY_XFER_STAGE) {
         copy_stage(engine, entry);
     } else {
-        is_intact = copy_load(engine, entry);
+        status = copy_load(engine, entry);
     }
     convoy_xfer_lock(engine);
     engine->copying_count--;
@@ -142,7 +147,7 @@ void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     if (entry->kind == CONVOY_XFER_STAGE) {
         convoy_xfer_stage_copied(engine, entry);
     } else {
-        convoy_xfer_load_copied(engine, entry, is_intact);
+        convoy_xfer_load_copied(engine, entry, status);
     }
     convoy_xfer_wake(engine);
     convoy_xfer_entry_settle(engine, entry);

@@ -146,6 +146,9 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
     }
     if (status == CONVOY_OK) {
         memcpy(slot.address, engine->introduction.token, CONVOY_INTRODUCE_TOKEN_BYTES);
+        engine->introduction.token_address = (uint64_t)(uintptr_t)slot.address;
+        engine->introduction.pool_address = (uint64_t)(uintptr_t)convoy_pool_memory(engine->pool);
+        engine->introduction.pool_bytes = convoy_pool_bytes(engine->pool);
         status = convoy_xfer_prealloc_open(engine, error);
     }
     return status;
@@ -215,8 +218,11 @@ static int32_t open_identity(struct convoy_xfer *engine, struct convoy_error *er
     own->incarnation = engine->incarnation;
     own->context = engine->runtime->incarnation;
     own->pool_bytes = engine->options.pool_bytes;
-    own->flags = engine->options.is_private || engine->options.pool_kind != CONVOY_MEMORY_SHARED ? CONVOY_INTRODUCE_PRIVATE
-                                                                                               : 0;
+    if (engine->options.is_private) {
+        own->flags = CONVOY_INTRODUCE_PRIVATE;
+    } else if (engine->options.pool_kind == CONVOY_MEMORY_HOST) {
+        own->flags = CONVOY_INTRODUCE_PRIVATE | CONVOY_INTRODUCE_BY_PROCESS;
+    }
     return status;
 }
 

@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* 0 version 4 | 4 flags 4 | 8 asked 8 | 16 incarnation 8 | 24 pool bytes 8 | 32 key flags 4 | 36 zero 4 | 40 boot 16 |
- * 56 network 16 | 72 directory 16 | 88 token 32 | 120 socket 32 | 152 nonce 16 | 168 session 128 | 296 context 8 | 304 zero 16 */
+ * 56 network 16 | 72 directory 16 | 88 token 32 | 120 socket 32 | 152 nonce 16 | 168 session 128 | 296 context 8 | 304 pool address 8 |
+ * 312 token address 8 */
 enum { BOOT_AT = 40, NETWORK_AT = 56, DIRECTORY_AT = 72, TOKEN_AT = 88, SOCKET_AT = 120, NONCE_AT = 152, SESSION_AT = 168, CONTEXT_AT = 296 };
 
 void convoy_introduction_encode(const struct convoy_introduction *introduction,
@@ -22,6 +23,8 @@ void convoy_introduction_encode(const struct convoy_introduction *introduction,
     convoy_bytes_put_u64(bytes_out + 16, introduction->incarnation);
     convoy_bytes_put_u64(bytes_out + 24, introduction->pool_bytes);
     convoy_bytes_put_u64(bytes_out + CONTEXT_AT, introduction->context);
+    convoy_bytes_put_u64(bytes_out + CONTEXT_AT + 8, introduction->pool_address);
+    convoy_bytes_put_u64(bytes_out + CONTEXT_AT + 16, introduction->token_address);
     convoy_bytes_put_u32(bytes_out + 32, keys->flags);
     memcpy(bytes_out + BOOT_AT, keys->boot, sizeof keys->boot);
     for (uint32_t i = 0; i < 2; i++) {
@@ -61,6 +64,8 @@ int32_t convoy_introduction_decode(const uint8_t *data, size_t bytes, struct con
         .incarnation = convoy_bytes_u64(data + 16),
         .pool_bytes = convoy_bytes_u64(data + 24),
         .context = convoy_bytes_u64(data + CONTEXT_AT),
+        .pool_address = convoy_bytes_u64(data + CONTEXT_AT + 8),
+        .token_address = convoy_bytes_u64(data + CONTEXT_AT + 16),
     };
     decode_keys(data, &read.keys);
     memcpy(read.token, data + TOKEN_AT, sizeof read.token);

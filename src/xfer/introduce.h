@@ -25,13 +25,16 @@ enum convoy_introduce_frame {
     CONVOY_INTRODUCE_REFUSED,
 };
 
-#define CONVOY_INTRODUCE_PRIVATE 1u /* lets nobody read its pool */
+#define CONVOY_INTRODUCE_PRIVATE 1u    /* its pool cannot be mapped */
+#define CONVOY_INTRODUCE_BY_PROCESS 2u /* but may be read out of its process, at pool_address */
 
 struct convoy_introduction {
     uint32_t flags; /* CONVOY_INTRODUCE_* */
     uint64_t asked; /* 0 = whoever is there */
     uint64_t incarnation;
     uint64_t pool_bytes;
+    uint64_t pool_address;
+    uint64_t token_address; /* of the notes' token, in that process */
     uint64_t context; /* random number of the context: the same = the same process */
     struct convoy_host_keys keys;
     uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES];  /* stands at the start of its notes */

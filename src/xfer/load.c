@@ -132,11 +132,16 @@ static int32_t place_load(struct convoy_xfer *engine, struct convoy_xfer_entry *
     entry->payload_bytes = bytes;
     entry->is_checksummed = (entry->descriptor.flags & CONVOY_DESCRIPTOR_CHECKSUM) != 0;
     entry->checksum = entry->descriptor.checksum;
+    if (bytes != 0 && view->pool == NULL && view->address == 0) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "the sender's pool cannot be mapped, and the system does not allow "
+                                                           "to read it out of its process");
+    }
     if (bytes != 0 && (bytes > view->pool_bytes || entry->offset > view->pool_bytes - bytes)) {
         return convoy_error_set(error, CONVOY_MALFORMED, "payload at %llu + %llu lies beyond the peer's pool of %zu bytes",
                                 (unsigned long long)entry->offset, (unsigned long long)bytes, view->pool_bytes);
     }
-    entry->payload = bytes != 0 ? view->pool + entry->offset : NULL;
+    entry->payload = bytes != 0 && view->pool != NULL ? view->pool + entry->offset : NULL;
+    entry->mode = view->pool == NULL && bytes != 0 ? CONVOY_LOAD_COPY : entry->mode;
     if (entry->mode == CONVOY_LOAD_VIEW || entry->destination != NULL) {
         return entry->mode == CONVOY_LOAD_COPY && entry->destination_bytes < bytes
                    ? convoy_error_set(error, CONVOY_BUFFER_TOO_SMALL, "load.destination has %llu bytes, the payload %llu",
@@ -172,11 +177,14 @@ void convoy_xfer_load_finish(struct convoy_xfer *engine, struct convoy_xfer_entr
     (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_LOADED);
 }
 
-void convoy_xfer_load_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_intact)
+void convoy_xfer_load_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status)
 {
     if (entry->state != CONVOY_TRANSFER_LOADING) { /* ended meanwhile; it is read no more from now on */
         convoy_xfer_load_give_back(engine, entry);
-    } else if (!is_intact) {
+    } else if (status == CONVOY_UNREACHABLE) {
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status,
+                               "the sender's process can be read no more (process_vm_readv)");
+    } else if (status != CONVOY_OK) {
         CONVOY_XFER_NOTE(engine, checksum_errors);
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_MALFORMED,
                                "checksum of the payload is not that of its descriptor");
@@ -204,7 +212,9 @@ static void go_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
         fail_load(engine, entry, status);
         return;
     }
-    entry->path = entry->mode == CONVOY_LOAD_VIEW ? CONVOY_PATH_LEND : CONVOY_PATH_PULL;
+    entry->path = entry->mode == CONVOY_LOAD_VIEW ? CONVOY_PATH_LEND
+                  : entry->view->pool == NULL   ? CONVOY_PATH_PROCESS_VM
+                                                : CONVOY_PATH_PULL;
     if ((entry->mode == CONVOY_LOAD_VIEW && !entry->is_checksummed) || entry->payload_bytes == 0) {
         convoy_xfer_load_finish(engine, entry);
         return;

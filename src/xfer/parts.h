@@ -31,7 +31,10 @@ struct pollfd;
 
 /* A peer's memory as it is mapped here. It outlives the peer until the last view is released. */
 struct convoy_view {
-    const uint8_t *pool; /* NULL: it lets nobody read it */
+    const uint8_t *pool; /* NULL: it cannot be mapped */
+    uint64_t address;    /* then: where it lies in its process; 0 = it cannot be read at all */
+    pid_t pid;
+    int pid_fd; /* own; -1 = none */
     const uint8_t *notes;
     size_t pool_bytes;
     size_t notes_bytes;
@@ -369,6 +372,10 @@ void convoy_xfer_peer_free(struct convoy_xfer *engine, struct convoy_xfer_peer *
 
 /* -- view.c -- (no lock for open) */
 int32_t convoy_view_open(int pool_fd, int notes_fd, struct convoy_view **view_out, struct convoy_error *error);
+/* Whether its pool can be read out of that process, proven by the token there; pid_fd is borrowed. */
+bool convoy_view_try_process(struct convoy_view *view, const struct convoy_introduction *introduction, pid_t pid, int pid_fd);
+/* Copies payload out of it, mapped or not. false: its process is gone, or forbids it. */
+bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from);
 bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES]);
 void convoy_view_put(struct convoy_view *view);
 
@@ -412,7 +419,7 @@ void convoy_xfer_load_begin(struct convoy_xfer *engine, struct convoy_xfer_entry
                             const struct convoy_offer *offer);
 void convoy_xfer_load_finish(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_waiting_remove(struct convoy_xfer *engine, uint32_t position);
-void convoy_xfer_load_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_intact);
+void convoy_xfer_load_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status);
 void convoy_xfer_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_load_give_back(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);

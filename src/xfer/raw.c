@@ -4,7 +4,6 @@
  * address must lie in exactly one slot that waits for bytes, or in memory that its host has registered.
  */
 #include "core/clock.h"
-#include "core/copy.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "xfer/parts.h"
@@ -171,19 +170,19 @@ void convoy_xfer_copy_run(struct convoy_xfer *engine)
     engine->copies = copy->next;
     engine->copying_count++;
     convoy_xfer_unlock(engine);
-    convoy_copy((void *)(uintptr_t)copy->order.target, copy->view->pool + copy->order.offset, copy->order.bytes,
-                engine->stream_from);
+    bool is_whole = convoy_view_read(copy->view, copy->order.offset, (void *)(uintptr_t)copy->order.target,
+                                     copy->order.bytes, engine->stream_from);
     convoy_xfer_lock(engine);
     engine->copying_count--;
     engine->counters[CONVOY_XFER_COUNT_copied_bytes] += copy->order.bytes;
     if (copy->slot.lease != CONVOY_LEASE_NONE) {
-        convoy_xfer_slot_written(engine, &copy->slot, copy->order.bytes);
+        convoy_xfer_slot_written(engine, &copy->slot, is_whole ? copy->order.bytes : 0);
         (void)convoy_pool_unrefer(engine->pool, copy->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
     } else {
         engine->range_copies--;
     }
     struct convoy_xfer_peer *peer = &engine->peers[copy->peer];
-    say_done(engine, peer, copy->order.cookie, CONVOY_OK);
+    say_done(engine, peer, copy->order.cookie, is_whole ? CONVOY_OK : CONVOY_UNREACHABLE);
     convoy_view_put(copy->view);
     peer->entries--;
     convoy_xfer_peer_free(engine, peer);
@@ -322,8 +321,8 @@ int32_t convoy_xfer_raw(struct convoy_xfer *engine, const struct convoy_raw *raw
     if (status == CONVOY_OK && convoy_xfer_peer_find(engine, raw->peer, error) == NULL) {
         status = CONVOY_CLOSED;
     }
-    if (status == CONVOY_OK && convoy_pool_file(engine->pool) < 0) {
-        status = convoy_error_set(error, CONVOY_UNSUPPORTED, "no peer can read this engine's pool: private, or the host's");
+    if (status == CONVOY_OK && engine->options.is_private) {
+        status = convoy_error_set(error, CONVOY_UNSUPPORTED, "no peer can read this engine's pool, which is private");
     }
     for (size_t i = 0; status == CONVOY_OK && i < raw->piece_count;) {
         struct convoy_raw_piece piece = raw->pieces[i++];

@@ -117,9 +117,9 @@ static int32_t check_send(struct convoy_xfer *engine, const struct convoy_send *
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "send.path is %u with an address, which is for PUSH",
                                 send->path);
     }
-    if (convoy_pool_file(engine->pool) < 0 && convoy_pool_bytes(engine->pool) != 0) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED, "peer %s cannot read this engine's pool: it is the host's own "
-                                                           "memory or private, and this build has no other path",
+    if (engine->options.is_private && convoy_pool_bytes(engine->pool) != 0) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "peer %s cannot read this engine's pool, which is private, and "
+                                                           "this build has no other path",
                                 peer->session);
     }
     return CONVOY_OK;

@@ -185,6 +185,54 @@ static void test_transfer_staged_lease_that_expires_is_swept_and_says_so(void **
     two_close(two);
 }
 
+/* A pool of the host's own is read out of the sender's process, where that is allowed. */
+static void test_transfer_pool_of_the_hosts_own_memory_is_read_by_the_receiver(void **state)
+{
+    (void)state;
+    static uint8_t pools[2][1u << 20];
+    struct convoy_transfer_options options = {.struct_size = sizeof options,
+                                              .pool_kind = CONVOY_MEMORY_HOST,
+                                              .pool_memory = pools[0],
+                                              .pool_bytes = sizeof pools[0],
+                                              .pool_block_bytes = 4096};
+    struct two *two = calloc(1, sizeof *two);
+    struct convoy_transfer_result result;
+    EXPECT(two != NULL);
+    two->sender = engine_create(&options);
+    options.pool_memory = pools[1];
+    two->receiver = engine_create(&options);
+    two->peer = engine_connect(two->sender, two->receiver->info.session);
+    two->bytes = BYTES;
+    engine_fill(two->memory, BYTES, 7);
+    convoy_transfer staged = stage_one(two, "host memory");
+    describe(two, staged, CONVOY_DESCRIPTOR_BINARY);
+    convoy_transfer loaded = load_start(two, CONVOY_LOAD_VIEW, 0); /* becomes a copy */
+    engine_wait(two->receiver, loaded, CONVOY_OK, &result);
+    EXPECT_EQUAL(result.path, CONVOY_PATH_PROCESS_VM);
+    release(two->sender, staged);
+    expect_data(two, loaded);
+    release(two->receiver, loaded);
+    two_close(two);
+}
+
+static void test_transfer_private_pool_is_read_by_nobody(void **state)
+{
+    (void)state;
+    const struct convoy_transfer_options options = {.struct_size = sizeof options,
+                                                    .critical_flags = CONVOY_ENGINE_PRIVATE,
+                                                    .pool_bytes = 1u << 20,
+                                                    .pool_block_bytes = 4096};
+    struct two *two = two_open_with(&options);
+    const struct convoy_tensor_source tensor = engine_tensor(two->memory, &two->bytes);
+    const struct convoy_stage stage = engine_stage("private", &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer};
+    convoy_transfer sent = 0;
+    EXPECT_STATUS(two->sender->table->send_start(two->sender->handle, &stage, &send, &sent, &two->sender->error),
+                  CONVOY_UNSUPPORTED, &two->sender->error);
+    EXPECT_TEXT(two->sender->error.text, "private");
+    two_close(two);
+}
+
 /* -- slots and raw addresses -- */
 
 static struct convoy_reserved_slot reserve_one(struct two *two, const char *request, uint64_t bytes, int32_t wanted)
@@ -253,6 +301,7 @@ static void test_transfer_raw_pieces_land_or_are_refused(void **state)
     EXPECT_STATUS(table->memory_register(two->sender->handle, two->memory + 5, 100, error), CONVOY_BUSY, error);
     EXPECT_OK(table->memory_deregister(two->sender->handle, two->memory, BYTES, error), error);
     EXPECT_OK(table->transfer_sync(two->sender->handle, &raw, 0, error), error);
+    engine_wait(two->receiver, slot.transfer, CONVOY_OK, NULL);
     EXPECT(engine_is_filled(slot.address, BYTES, 7));
     pieces[0].target += slot.bytes;
     EXPECT_STATUS(table->transfer_sync(two->sender->handle, &raw, 0, error), CONVOY_NOT_FOUND, error);
@@ -552,6 +601,8 @@ int main(void)
         cmocka_unit_test(test_transfer_descriptor_of_either_form_is_loaded),
         cmocka_unit_test(test_transfer_descriptors_that_are_no_good_are_refused_each_in_its_way),
         cmocka_unit_test(test_transfer_staged_lease_that_expires_is_swept_and_says_so),
+        cmocka_unit_test(test_transfer_pool_of_the_hosts_own_memory_is_read_by_the_receiver),
+        cmocka_unit_test(test_transfer_private_pool_is_read_by_nobody),
         cmocka_unit_test(test_transfer_push_to_a_reserved_slot_is_loaded_from_there),
         cmocka_unit_test(test_transfer_raw_pieces_land_or_are_refused),
         cmocka_unit_test(test_transfer_preallocated_slots_are_adopted_by_fit_and_used_again_whole),

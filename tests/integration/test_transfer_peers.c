@@ -321,6 +321,158 @@ static void test_peers_that_die_at_any_point_take_nothing_with_them(void **state
     }
 }
 
+/* -- vllm-project/vllm issue 35943: neither side depends on the other's notice; a peer that stands still is only late -- */
+
+static void stand_still(const struct rank *rank, struct engine *engine)
+{
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer loaded = 0;
+    (void)connect_to(rank, engine, 0);
+    rank_mark(rank, 2); /* stopped by the parent about now, and woken when rank 0 has given up */
+    rank_await_mark(rank, 0, 3);
+    EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
+    engine_look(engine, loaded);
+    EXPECT(engine_is_filled(engine->views[0].data, BYTES, 6));
+    release(engine, loaded);
+    rank_mark(rank, 4);
+    rank_await_mark(rank, 0, 5);
+}
+
+static void give_up(const struct rank *rank, struct engine *engine)
+{
+    static uint8_t data[BYTES];
+    const uint64_t bytes = BYTES;
+    convoy_peer peer = connect_to(rank, engine, 1);
+    engine_fill(data, BYTES, 6);
+    rank_mark(rank, 2);
+    while (atomic_load(&((struct shared *)rank->shared)->lives[0]) == 0) { /* set by the parent: it stands still */
+        (void)usleep(1000);
+    }
+    const struct convoy_tensor_source tensor = engine_tensor(data, &bytes);
+    const struct convoy_stage stage = engine_stage("late", &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = 200000000};
+    convoy_transfer sent = 0;
+    EXPECT_STATUS(engine->table->send(engine->handle, &stage, &send, &sent, &engine->error), CONVOY_TIMED_OUT,
+                  &engine->error);
+    release(engine, sent);
+    EXPECT_EQUAL(engine_figures(engine).quarantined, BYTES); /* it may still read: nobody else gets the memory */
+    convoy_transfer next = send_data(engine, peer, "in time", data, &bytes);
+    rank_mark(rank, 3);
+    engine_wait(engine, next, CONVOY_OK, NULL);
+    release(engine, next);
+    rank_await_mark(rank, 1, 4);
+    engine_await_empty(engine);
+    rank_mark(rank, 5);
+}
+
+static void run_stop(const struct rank *rank, void *argument)
+{
+    struct engine *engine = open_engine(rank);
+    (void)argument;
+    if (rank->index == 1) {
+        stand_still(rank, engine);
+    } else {
+        give_up(rank, engine);
+    }
+    engine_destroy(engine);
+}
+
+static void test_peers_that_stand_still_are_given_up_in_time_and_their_memory_held(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+    struct shared *shared = ranks_shared(ranks);
+    ranks_start(ranks, run_stop, NULL, LONG_MS);
+    ranks_await_mark(ranks, 1, 2);
+    ranks_await_mark(ranks, 0, 2);
+    ranks_signal(ranks, 1, SIGSTOP);
+    ranks_await_stop(ranks, 1);
+    atomic_store(&shared->lives[0], 1);
+    ranks_await_mark(ranks, 0, 3);
+    ranks_signal(ranks, 1, SIGCONT);
+    ranks_finish(ranks);
+}
+
+/* -- four senders share what one receiver has room for: each request is moved, or refused with a reason, none hangs -- */
+
+#define CROWD 4u
+#define CROWD_REQUESTS 40u
+
+static void crowd_send(const struct rank *rank, struct engine *engine)
+{
+    static uint8_t data[BYTES];
+    const uint64_t bytes = BYTES;
+    convoy_peer peer = connect_to(rank, engine, 0);
+    engine_fill(data, BYTES, rank->index);
+    for (uint32_t i = 0; i < CROWD_REQUESTS;) {
+        char request[32];
+        (void)snprintf(request, sizeof request, "%u", rank->index);
+        convoy_transfer sent = send_data(engine, peer, request, data, &bytes);
+        struct convoy_transfer_result result = {.struct_size = sizeof result};
+        int32_t status = engine->table->transfer_wait(engine->handle, sent, ENGINE_TIMEOUT_NS, &result, &engine->error);
+        EXPECT(status == CONVOY_OK || (status == CONVOY_POOL_EXHAUSTED && result.retry_after_ms != 0));
+        release(engine, sent);
+        i += status == CONVOY_OK;
+    }
+    engine_await_empty(engine);
+}
+
+/* Holds as many as fit, and one more. */
+static void crowd_receive(struct engine *engine)
+{
+    const struct convoy_load load = {
+        .struct_size = sizeof load, .mode = CONVOY_LOAD_COPY, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer held[3] = {0, 0, 0};
+    uint32_t refused = 0;
+    for (uint32_t done = 0; done < (CROWD - 1) * CROWD_REQUESTS;) {
+        convoy_transfer *place = &held[(done + refused) % 3];
+        if (*place != 0) {
+            release(engine, *place);
+        }
+        *place = 0;
+        int32_t status = engine->table->accept(engine->handle, &load, place, &engine->error);
+        EXPECT(status == CONVOY_OK || status == CONVOY_POOL_EXHAUSTED);
+        if (status == CONVOY_OK) {
+            engine_look(engine, *place);
+            EXPECT(engine_is_filled(engine->views[0].data, BYTES, (uint32_t)(engine->payload.request[0] - '0')));
+        }
+        done += status == CONVOY_OK;
+        refused += status != CONVOY_OK;
+    }
+    EXPECT(refused != 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        if (held[i] != 0) {
+            release(engine, held[i]);
+        }
+    }
+}
+
+static void run_crowd(const struct rank *rank, void *argument)
+{
+    struct shared *shared = rank->shared;
+    const struct convoy_transfer_options options = {
+        .struct_size = sizeof options, .pool_bytes = 2 * BYTES, .pool_block_bytes = 4096};
+    struct engine *engine = engine_create(&options);
+    (void)argument;
+    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
+    rank_mark(rank, 1);
+    if (rank->index == 0) {
+        crowd_receive(engine);
+    } else {
+        crowd_send(rank, engine);
+    }
+    rank_barrier(rank);
+    engine_destroy(engine);
+}
+
+static void test_peers_in_a_crowd_are_served_or_refused_but_never_hang(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(CROWD, sizeof(struct shared));
+    ranks_start(ranks, run_crowd, NULL, LONG_MS);
+    ranks_finish(ranks);
+}
+
 /* -- smg-project/smg issue 2382: receivers come back at the same port; senders go on without a restart -- */
 
 static void live_once(const struct rank *rank, uint32_t life)
@@ -399,6 +551,8 @@ int main(void)
         cmocka_unit_test(test_peers_tensors_of_every_kind_arrive_bit_for_bit),
         cmocka_unit_test(test_peers_that_send_to_each_other_at_once_share_one_connection_and_leave_nothing),
         cmocka_unit_test(test_peers_that_die_at_any_point_take_nothing_with_them),
+        cmocka_unit_test(test_peers_that_stand_still_are_given_up_in_time_and_their_memory_held),
+        cmocka_unit_test(test_peers_in_a_crowd_are_served_or_refused_but_never_hang),
         cmocka_unit_test(test_peers_that_come_back_at_their_port_are_connected_again_at_once),
     };
     return cmocka_run_group_tests_name("transfer_peers", tests, NULL, NULL);

@@ -56,6 +56,8 @@ static void fill_introduction(struct convoy_introduction *introduction)
     introduction->incarnation = 12;
     introduction->pool_bytes = 13;
     introduction->context = 14;
+    introduction->pool_address = 22;
+    introduction->token_address = 23;
     introduction->keys.flags = 15;
     memset(introduction->keys.boot, 16, sizeof introduction->keys.boot);
     introduction->keys.network[1] = 17;
