@@ -151,7 +151,8 @@ int32_t convoy_outbox_add(struct convoy_outbox *outbox, uint32_t request, const 
     timed.timeout_ns = outbox->board->setup.timeout_ns;
     int32_t status = outbox->host->transfer->stage_start(outbox->host->engine, &timed, &staged, error);
     if (is_back_pressure(status)) {
-        side->refusals++;
+        side->refusals += outbox->refused != request + 1;
+        outbox->refused = request + 1;
         (void)convoy_error_prefix(error, status, "staging request %u", request);
         return CONVOY_BUSY;
     }

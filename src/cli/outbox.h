@@ -37,6 +37,7 @@ struct convoy_outbox {
     const struct convoy_transfer_host *host; /* borrows */
     struct convoy_pipeline_board *board;     /* borrows */
     uint32_t member;                         /* whose it is */
+    uint32_t refused; /* the request that the pool had no room for last, plus 1: it counts once, however often it comes */
     uint32_t slot_count;
     struct convoy_outbox_slot slots[CONVOY_OUTBOX_SLOTS_MAX];
     convoy_peer peers[CONVOY_PIPELINE_MEMBERS_MAX]; /* of the next role, by member */

@@ -50,7 +50,7 @@ struct convoy_pipeline_side {
     uint32_t path;     /* CONVOY_PATH_* */
     uint32_t attempts; /* sends, the first included */
     uint32_t retries;  /* messages sent again */
-    uint32_t refusals; /* calls refused for want of room, and sends that the peer refused */
+    uint32_t refusals; /* 1 if the pool had no room at first, and sends that the peer refused */
     uint64_t payload_bytes;
     uint64_t moved_bytes;
     uint64_t released_ns; /* receiver: when the host gave it back */

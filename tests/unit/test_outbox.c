@@ -100,6 +100,8 @@ static void test_outbox_full_window_and_full_pool_are_back_pressure(void **state
     assert_int_equal(add(0, 0), CONVOY_BUSY);
     assert_string_equal(error.text, "staging request 0: the test refuses");
     assert_int_equal(convoy_outbox_count(&outbox), 0);
+    fake->next_status[FAKE_STAGE] = CONVOY_BUSY;
+    assert_int_equal(add(0, 0), CONVOY_BUSY); /* again, and counted once */
     assert_int_equal(convoy_pipeline_board_record(board, 0, 0)->sender.refusals, 1);
     assert_int_equal(add(0, 0), CONVOY_OK);
     assert_int_equal(add(1, 0), CONVOY_OK);
