@@ -25,7 +25,8 @@ struct pipeline {
     struct convoy_pipeline_board *board;
     struct convoy_crew crew;
     struct convoy_two_hosts two_hosts;
-    uint64_t stop_ns; /* when the members were asked to stop, 0 = not */
+    uint64_t first_end_ns; /* when the first member had ended, 0 = none has */
+    uint64_t stop_ns;      /* when the members were asked to stop, 0 = not */
     const char *stop_reason; /* NULL: a member failed */
     char output[CONVOY_PLACE_PATH_BYTES + 32];
 };
@@ -104,6 +105,16 @@ static bool has_lost_one(const struct pipeline *pipeline)
     return false;
 }
 
+/* Members end together, when all are through. One that is still there long after another has ended hangs. */
+static bool has_hanging_one(struct pipeline *pipeline, uint64_t now_ns)
+{
+    if (pipeline->crew.alive == pipeline->crew.count) {
+        return false;
+    }
+    pipeline->first_end_ns = pipeline->first_end_ns != 0 ? pipeline->first_end_ns : now_ns;
+    return now_ns - pipeline->first_end_ns > 2 * pipeline->options->timeout_ns + PIPELINE_GRACE_NS;
+}
+
 static void pipeline_watch(struct pipeline *pipeline)
 {
     while (pipeline->crew.alive != 0) {
@@ -116,7 +127,11 @@ static void pipeline_watch(struct pipeline *pipeline)
         } else if (has_lost_one(pipeline)) {
             pipeline_stop(pipeline, NULL);
         }
-        if (pipeline->stop_ns != 0 && now_ns > pipeline->stop_ns + PIPELINE_GRACE_NS) {
+        bool hangs = has_hanging_one(pipeline, now_ns);
+        if (hangs && pipeline->stop_ns == 0) {
+            pipeline_stop(pipeline, "a role does not end");
+        }
+        if (hangs || (pipeline->stop_ns != 0 && now_ns > pipeline->stop_ns + PIPELINE_GRACE_NS)) {
             convoy_crew_kill(&pipeline->crew);
         }
     }

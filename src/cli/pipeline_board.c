@@ -92,12 +92,3 @@ struct convoy_pipeline_record *convoy_pipeline_board_record(struct convoy_pipeli
     struct convoy_pipeline_record *records = (void *)convoy_pipeline_board_request(board, board->setup.request_count);
     return records + (uint64_t)hop * board->setup.request_count + request;
 }
-
-uint32_t convoy_pipeline_board_count(struct convoy_pipeline_board *board, enum convoy_pipeline_phase phase)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < convoy_pipeline_shape_members(&board->setup.shape); i++) {
-        count += atomic_load_explicit(&board->members[i].phase, memory_order_acquire) >= (uint32_t)phase;
-    }
-    return count;
-}

@@ -99,7 +99,4 @@ struct convoy_trace_request *convoy_pipeline_board_request(struct convoy_pipelin
 struct convoy_pipeline_record *convoy_pipeline_board_record(struct convoy_pipeline_board *board, uint32_t hop,
                                                             uint32_t request);
 
-/* Members that have reached a phase. */
-uint32_t convoy_pipeline_board_count(struct convoy_pipeline_board *board, enum convoy_pipeline_phase phase);
-
 #endif

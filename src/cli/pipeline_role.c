@@ -13,6 +13,7 @@
 #include <time.h>
 
 #define ROLE_WAIT_NS CONVOY_NS_PER_MS
+#define ROLE_OPEN_NS (30 * CONVOY_NS_PER_S) /* for all to open their engines; one that hangs there is noticed by this */
 
 static bool is_sender(const struct convoy_pipeline_worker *role)
 {
@@ -47,17 +48,33 @@ static int32_t role_read_file(struct convoy_pipeline_worker *role)
     return status == CONVOY_OK ? convoy_parcel_init(&role->parcel, &role->file, &role->error) : status;
 }
 
-/* Waits until all members have come to a phase. CANCELED: it shall stop. */
-static int32_t role_await(struct convoy_pipeline_worker *role, enum convoy_pipeline_phase phase)
+/* The first member that has not come to a phase; their number when all have. */
+static uint32_t first_behind(const struct convoy_pipeline_board *board, enum convoy_pipeline_phase phase)
+{
+    uint32_t count = convoy_pipeline_shape_members(&board->setup.shape);
+    uint32_t member = 0;
+    while (member < count &&
+           atomic_load_explicit(&board->members[member].phase, memory_order_acquire) >= (uint32_t)phase) {
+        member++;
+    }
+    return member;
+}
+
+/* Waits until all members have come to a phase. CANCELED: it shall stop. TIMED_OUT: the text names who has not. */
+static int32_t role_await(struct convoy_pipeline_worker *role, enum convoy_pipeline_phase phase, uint64_t deadline_ns)
 {
     const struct timespec pause = {.tv_nsec = ROLE_WAIT_NS};
-    struct convoy_pipeline_board *board = role->board;
-    while (convoy_pipeline_board_count(board, phase) < convoy_pipeline_shape_members(&board->setup.shape)) {
-        if (atomic_load(&board->is_stop_wanted) != 0) {
+    const struct convoy_pipeline_setup *setup = &role->board->setup;
+    uint32_t behind = 0;
+    while ((behind = first_behind(role->board, phase)) < convoy_pipeline_shape_members(&setup->shape)) {
+        if (atomic_load(&role->board->is_stop_wanted) != 0) {
             return convoy_error_set(&role->error, CONVOY_CANCELED, "stopped");
         }
-        if (convoy_now_ns() >= board->setup.deadline_ns) {
-            return convoy_error_set(&role->error, CONVOY_TIMED_OUT, "the others were not there in time");
+        if (convoy_now_ns() >= deadline_ns) {
+            char name[CONVOY_PIPELINE_NAME_BYTES];
+            return convoy_error_set(&role->error, CONVOY_TIMED_OUT, "%s did not come to %s in time",
+                                    convoy_pipeline_shape_name(&setup->shape, behind, name),
+                                    phase == CONVOY_PIPELINE_LISTENING ? "listen" : "an end");
         }
         (void)nanosleep(&pause, NULL);
     }
@@ -83,7 +100,9 @@ static int32_t role_open(struct convoy_pipeline_worker *role)
     }
     convoy_outbox_init(&role->outbox, &role->host, role->board, role->member);
     role_phase(role, CONVOY_PIPELINE_LISTENING);
-    status = role_await(role, CONVOY_PIPELINE_LISTENING);
+    uint64_t opened_ns = convoy_now_ns() + ROLE_OPEN_NS;
+    uint64_t deadline_ns = role->board->setup.deadline_ns;
+    status = role_await(role, CONVOY_PIPELINE_LISTENING, opened_ns < deadline_ns ? opened_ns : deadline_ns);
     if (status == CONVOY_OK && is_sender(role)) {
         status = convoy_outbox_connect(&role->outbox, &role->error);
     }
@@ -125,7 +144,7 @@ static int32_t role_drain(struct convoy_pipeline_worker *role)
     }
     if (status == CONVOY_OK) {
         role_phase(role, CONVOY_PIPELINE_DRAINED);
-        status = role_await(role, CONVOY_PIPELINE_DRAINED);
+        status = role_await(role, CONVOY_PIPELINE_DRAINED, role->board->setup.deadline_ns);
     }
     return status;
 }

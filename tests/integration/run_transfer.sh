@@ -134,11 +134,11 @@ fails pipeline_unwritable_trace_is_named 'writing --trace-out /nowhere/t.json' \
 
 # Kills one role, or asks the whole run to stop, once all four processes are there; the last request comes much later.
 slow=$work/slow.jsonl
-printf '{"timestamp": %d, "input_length": 100, "output_length": 1}\n' 0 10 20 30 40 4000 >"$slow"
+printf '{"timestamp": %d, "input_length": 100, "output_length": 1}\n' 0 10 20 30 40 8000 >"$slow"
 disturb() { # NAME PATTERN SIGNAL CHILD; CHILD - is the command itself
     local name=$1 pattern=$2 signal=$3 child=$4 code=0 why= line pid children= victim
     mkfifo "$work/$name.lines"
-    "$convoy" run --dp 1 --tp 1 --speed 2 --trace "$slow" --out "$work/$name" >"$work/$name.lines" 2>&1 &
+    "$convoy" run --dp 1 --tp 1 --speed 2 --timeout-ms 500 --trace "$slow" --out "$work/$name" >"$work/$name.lines" 2>&1 &
     pid=$!
     while read -r line; do
         printf '%s\n' "$line" >>"$work/$name.all"
@@ -159,6 +159,10 @@ disturb() { # NAME PATTERN SIGNAL CHILD; CHILD - is the command itself
 disturb pipeline_dead_encoder_is_named '^encoder 0: killed by SIGKILL' KILL 1
 disturb pipeline_dead_denoiser_is_named '^denoiser 0: killed by SIGKILL' KILL 2
 disturb pipeline_dead_decoder_is_named '^decoder 0: killed by SIGKILL' KILL 4
+# One that hangs costs its neighbours their deadlines, and is ended with them.
+disturb pipeline_hanging_denoiser_is_ended '^denoiser 1: killed by SIGKILL' STOP 3 # the last request is for it
+passes pipeline_hanging_denoiser_costs_a_deadline '^encoder 0: failed after . requests, TIMED_OUT: ' \
+    cat "$work/pipeline_hanging_denoiser_is_ended.all"
 disturb pipeline_interrupt_ends_it '^pipeline FAILED: it was interrupted$' TERM -
 
 # -- measuring -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ static void fake_end_at_once(struct fake_transfer_entry *entry)
 
 static int32_t fake_start(enum fake_transfer_kind kind, convoy_transfer *transfer_out, struct convoy_error *error)
 {
-    int32_t status = fake.next_status[kind];
+    int32_t status = fake.every_status[kind] != CONVOY_OK ? fake.every_status[kind] : fake.next_status[kind];
     fake.next_status[kind] = CONVOY_OK;
     if (status != CONVOY_OK) {
         return convoy_error_set(error, status, "the test refuses");

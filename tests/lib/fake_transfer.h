@@ -37,6 +37,7 @@ struct fake_transfer {
     uint32_t count;
     struct fake_transfer_entry entries[FAKE_TRANSFERS_MAX + 1];
     int32_t next_status[FAKE_ACCEPT + 1]; /* of the next start of a kind, once; OK = it starts */
+    int32_t every_status[FAKE_ACCEPT + 1]; /* of every start of a kind; OK = as next_status says */
     int32_t connect_status;               /* OK: a peer is the number of its connect, from 1 */
     uint32_t connect_count;
     char sessions[FAKE_TRANSFERS_MAX][32];

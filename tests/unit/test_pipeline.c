@@ -241,6 +241,33 @@ static void test_pipeline_role_of_a_member_that_is_not_there_is_refused(void **s
     convoy_pipeline_board_destroy(board);
 }
 
+/* Its engine opens, and then it waits for members that nobody started. */
+static void test_pipeline_role_names_who_is_not_there(void **state)
+{
+    char file[24];
+    struct convoy_pipeline_board *board = NULL;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    assert_int_equal(convoy_pipeline_board_create(&options.shape, 1, &board, &error), CONVOY_OK);
+    (void)snprintf(board->setup.plugin, sizeof board->setup.plugin, "%s", plugin_path());
+    (void)snprintf(board->setup.folder, sizeof board->setup.folder, "%s", (const char *)*state);
+    board->setup.hosts = 1;
+    board->setup.window = 1;
+    board->setup.pool_bytes = 1u << 24;
+    board->setup.timeout_ns = CONVOY_NS_PER_S;
+    board->setup.deadline_ns = convoy_now_ns() + 300 * CONVOY_NS_PER_MS;
+    (void)snprintf(file, sizeof file, "--board=%d", board->file);
+    CLI_RUN(&output, convoy_cli_pipeline_role, file, "--member=1");
+    assert_int_equal(output.code, 1);
+    const struct convoy_pipeline_member *member = &board->members[1];
+    assert_int_equal(member->outcome, CONVOY_PIPELINE_FAILED);
+    assert_int_equal(member->error.status, CONVOY_TIMED_OUT);
+    assert_string_equal(member->error.text, "encoder 0 did not come to listen in time");
+    assert_int_equal(atomic_load(&member->phase), CONVOY_PIPELINE_ENDED);
+    assert_int_equal(atomic_load(&board->is_stop_wanted), 1);
+    assert_int_not_equal(strlen(member->session), 0);
+    convoy_pipeline_board_destroy(board);
+}
+
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup(function, prepare)
@@ -255,6 +282,7 @@ int main(void)
         CASE(test_pipeline_on_two_hosts_puts_roles_into_namespaces),
         CASE(test_pipeline_role_is_no_command_for_users),
         CASE(test_pipeline_role_of_a_member_that_is_not_there_is_refused),
+        CASE(test_pipeline_role_names_who_is_not_there),
     };
     return cmocka_run_group_tests_name("pipeline", tests, folder_setup, folder_teardown);
 }

@@ -74,26 +74,12 @@ static void test_pipeline_board_what_is_none_is_refused(void **state)
     convoy_pipeline_board_destroy(board);
 }
 
-static void test_pipeline_board_counts_who_reached_a_phase(void **state)
-{
-    (void)state;
-    struct convoy_pipeline_board *board = create(1);
-    atomic_store(&board->members[0].phase, CONVOY_PIPELINE_ENDED);
-    atomic_store(&board->members[3].phase, CONVOY_PIPELINE_WORKING);
-    atomic_store(&board->members[4].phase, CONVOY_PIPELINE_ENDED); /* there is no fifth */
-    assert_int_equal(convoy_pipeline_board_count(board, CONVOY_PIPELINE_OPENING), 4);
-    assert_int_equal(convoy_pipeline_board_count(board, CONVOY_PIPELINE_LISTENING), 2);
-    assert_int_equal(convoy_pipeline_board_count(board, CONVOY_PIPELINE_DRAINED), 1);
-    convoy_pipeline_board_destroy(board);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pipeline_board_second_mapping_is_the_same_memory),
         cmocka_unit_test(test_pipeline_board_requests_and_records_fill_it),
         cmocka_unit_test(test_pipeline_board_what_is_none_is_refused),
-        cmocka_unit_test(test_pipeline_board_counts_who_reached_a_phase),
     };
     return cmocka_run_group_tests_name("pipeline_board", tests, NULL, NULL);
 }

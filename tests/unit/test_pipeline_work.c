@@ -183,6 +183,31 @@ static void test_pipeline_work_refusals_for_want_of_room(void **state)
     assert_int_equal(strncmp(worker.error.text, "staging request 0: ", 19), 0);
 }
 
+/* With nothing under way no room will come, so that is waited for no longer than any other call. */
+static void test_pipeline_work_pool_that_stays_full_ends_it(void **state)
+{
+    (void)state;
+    arrivals[0] = 0;
+    fake->every_status[FAKE_STAGE] = CONVOY_POOL_EXHAUSTED;
+    uint64_t started_ns = convoy_now_ns();
+    assert_int_equal(work(1), CONVOY_BUSY);
+    assert_true(convoy_now_ns() - started_ns >= board->setup.timeout_ns);
+    assert_string_equal(worker.error.text, "staging request 0: the test refuses");
+    assert_int_equal(fake_transfer_live(), 0); /* what came was given back */
+}
+
+static void test_pipeline_work_encoder_keeps_the_pace_of_the_trace(void **state)
+{
+    (void)state;
+    board->setup.speed = 2;
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        convoy_pipeline_board_request(board, i)->timestamp_ms = 5000 + 20 * i;
+    }
+    uint64_t started_ns = convoy_now_ns();
+    assert_int_equal(work(0), CONVOY_OK);
+    assert_true(convoy_now_ns() - started_ns >= 30 * CONVOY_NS_PER_MS);
+}
+
 int main(void)
 {
 #define CASE(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
@@ -194,6 +219,8 @@ int main(void)
         CASE(test_pipeline_work_ends_when_it_is_asked_to),
         CASE(test_pipeline_work_ends_at_its_deadline),
         CASE(test_pipeline_work_refusals_for_want_of_room),
+        CASE(test_pipeline_work_pool_that_stays_full_ends_it),
+        CASE(test_pipeline_work_encoder_keeps_the_pace_of_the_trace),
     };
     return cmocka_run_group_tests_name("pipeline_work", tests, folder_setup, folder_teardown);
 }
