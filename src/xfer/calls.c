@@ -44,7 +44,8 @@ static void help(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bo
     if (stage != NULL && stage->ready != NULL) {
         convoy_xfer_stage_poll(engine, stage, may_copy_much);
     }
-    if (copied->is_queued && (may_copy_much || copied->payload_bytes <= CONVOY_XFER_INLINE_BYTES)) {
+    bool is_little = copied->payload_bytes <= CONVOY_XFER_INLINE_BYTES && !copied->is_early;
+    if (copied->is_queued && (may_copy_much || is_little)) {
         convoy_xfer_job_run(engine, copied);
     }
 }
@@ -69,6 +70,10 @@ int32_t convoy_xfer_wait(struct convoy_xfer *engine, convoy_transfer transfer, u
         }
         if (convoy_xfer_state_is_end(entry->state) || now >= deadline_ns) {
             status = convoy_xfer_state_is_end(entry->state) ? entry->status : CONVOY_IN_PROGRESS;
+            if (status == CONVOY_IN_PROGRESS && entry->is_awaited) { /* this thread copies nothing any more */
+                entry->is_awaited = false;
+                (void)pthread_cond_signal(&engine->work);
+            }
             if (result_out != NULL) {
                 fill_result(engine, entry, result_out);
             }

@@ -4,7 +4,12 @@
 #include "core/memory.h"
 #include "xfer/parts.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
+
+#define LOOKS_BEFORE_YIELD 64u
+#define LOOKS_OF_A_TURN 2048u
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -40,35 +45,64 @@ void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece)
     }
 }
 
-/* What lies between tensors is never given away with another owner's bytes in it. */
-static void clear_gaps(uint8_t *slot, const struct convoy_manifest *manifest)
+/* What lies behind a tensor is never given away with another owner's bytes in it. Returns where the next one starts. */
+static uint64_t clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
 {
-    for (uint32_t i = 0; i < manifest->count; i++) {
-        uint64_t end = manifest->tensors[i].offset + manifest->tensors[i].bytes;
-        uint64_t next = (end + CONVOY_MANIFEST_ALIGNMENT - 1) / CONVOY_MANIFEST_ALIGNMENT * CONVOY_MANIFEST_ALIGNMENT;
-        next = next < manifest->payload_bytes ? next : manifest->payload_bytes;
-        if (end < next) {
-            memset(slot + end, 0, next - end);
+    uint64_t next = (end + CONVOY_MANIFEST_ALIGNMENT - 1) / CONVOY_MANIFEST_ALIGNMENT * CONVOY_MANIFEST_ALIGNMENT;
+    next = next < payload_bytes ? next : payload_bytes;
+    if (end < next) {
+        memset(slot + end, 0, next - end);
+    }
+    return next;
+}
+
+/* Moves the mark. false: the stage was given up meanwhile, nobody needs the rest. */
+static bool mark(struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now)
+{
+    bool is_wanted = atomic_compare_exchange_strong_explicit(convoy_xfer_stage_mark(entry), before, now,
+                                                             memory_order_release, memory_order_relaxed);
+    *before = is_wanted ? now : *before;
+    return is_wanted;
+}
+
+/* One tensor in chunks, so that a reader can follow. false: given up. */
+static bool copy_dense(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
+                       const struct convoy_copy_piece *piece, uint64_t *marked)
+{
+    uint8_t *to = (uint8_t *)entry->slot.address + piece->to;
+    size_t stream_from = piece->bytes >= engine->stream_from ? 0 : CONVOY_COPY_NEVER;
+    for (uint64_t done = 0; done < piece->bytes;) {
+        uint64_t left = piece->bytes - done;
+        uint64_t bytes = left < CONVOY_XFER_CHUNK_BYTES ? left : CONVOY_XFER_CHUNK_BYTES;
+        convoy_copy(to + done, piece->from + done, bytes, stream_from);
+        done += bytes;
+        if (done < piece->bytes && !mark(entry, marked, piece->to + done)) {
+            return false;
         }
     }
+    return true;
 }
 
 static void copy_stage(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     uint8_t *slot = entry->slot.address;
+    uint64_t marked = 0;
     for (uint32_t i = 0; i < entry->piece_count; i++) {
         const struct convoy_copy_piece *piece = &entry->pieces[i];
         if (piece->bytes == 0) {
             continue;
         }
-        if (piece->rank == 0) {
-            convoy_copy(slot + piece->to, piece->from, piece->bytes, engine->stream_from);
-        } else {
+        if (piece->rank != 0) {
             convoy_copy_strided(slot + piece->to, piece);
+        } else if (!copy_dense(engine, entry, piece, &marked)) {
+            return;
         }
-    }
-    if (entry->payload_bytes != 0) {
-        clear_gaps(slot, entry->descriptor.manifest);
+        uint64_t end = clear_gap(slot, piece->to + piece->bytes, entry->payload_bytes);
+        if (i + 1 < entry->piece_count) { /* the last mark is the state's */
+            if (!mark(entry, &marked, end)) {
+                return;
+            }
+        }
     }
     if (entry->is_checksummed) {
         entry->checksum = XXH3_64bits(slot, entry->payload_bytes);
@@ -83,10 +117,55 @@ static uint8_t *target_of(const struct convoy_xfer_entry *entry)
                                            : entry->slot.address;
 }
 
-static int32_t copy_load(const struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
+/* How far the payload may be read now; waits a little for that to be beyond `done`. IN_PROGRESS: it is not yet, and whoever
+ * waits here may be the one that something else waits for. */
+static int32_t await_mark(const struct convoy_xfer_entry *entry, uint64_t done, uint64_t *ready_out)
+{
+    for (uint32_t looks = 1; looks < LOOKS_OF_A_TURN; looks++) {
+        uint64_t ready = atomic_load_explicit(entry->mark, memory_order_acquire);
+        if (ready == CONVOY_MARK_FAILED) {
+            return CONVOY_PEER_ERROR;
+        }
+        if (ready > done) {
+            *ready_out = ready < entry->payload_bytes ? ready : entry->payload_bytes; /* the sender is not believed */
+            return CONVOY_OK;
+        }
+        if (atomic_load_explicit(&entry->must_stop, memory_order_relaxed)) {
+            return CONVOY_CANCELED;
+        }
+        if (looks % LOOKS_BEFORE_YIELD == 0) {
+            (void)sched_yield();
+        }
+    }
+    return CONVOY_IN_PROGRESS;
+}
+
+/* Follows the sender's mark, with a copy or only to its end, from where it was left. */
+static int32_t follow(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint8_t *to)
+{
+    size_t stream_from = entry->payload_bytes >= engine->stream_from ? 0 : CONVOY_COPY_NEVER;
+    while (entry->followed_bytes < entry->payload_bytes) {
+        uint64_t done = entry->followed_bytes;
+        uint64_t ready = 0;
+        int32_t status = await_mark(entry, done, &ready);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+        if (to != NULL && !convoy_view_read(entry->view, entry->offset + done, to + done, ready - done, stream_from)) {
+            return CONVOY_UNREACHABLE;
+        }
+        entry->followed_bytes = ready;
+    }
+    return CONVOY_OK;
+}
+
+static int32_t copy_load(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     uint8_t *to = target_of(entry);
     const uint8_t *read = entry->payload;
+    if (entry->is_early) { /* without a checksum: its sender did not know it yet */
+        return follow(engine, entry, to);
+    }
     if (to != NULL && entry->payload_bytes != 0) {
         if (entry->view == NULL) { /* from an own slot */
             convoy_copy(to, entry->payload, entry->payload_bytes, engine->stream_from);
@@ -141,6 +220,10 @@ void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     convoy_xfer_lock(engine);
     engine->copying_count--;
     entry->is_copying = false;
+    if (status == CONVOY_IN_PROGRESS && entry->state == CONVOY_TRANSFER_LOADING) { /* behind what else there is to do */
+        convoy_xfer_job_add(engine, entry, entry->is_awaited);
+        return;
+    }
     engine->counters[CONVOY_XFER_COUNT_copied_bytes] += entry->mode == CONVOY_LOAD_VIEW && entry->kind == CONVOY_XFER_LOAD
                                                             ? 0
                                                             : entry->payload_bytes;

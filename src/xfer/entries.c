@@ -6,6 +6,7 @@
 #include "xfer/parts.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -253,6 +254,9 @@ static void ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
     switch (entry->kind) {
     case CONVOY_XFER_STAGE:
         if (!is_good) {
+            if (entry->note.address != NULL) {
+                atomic_store_explicit(convoy_xfer_stage_mark(entry), CONVOY_MARK_FAILED, memory_order_release);
+            }
             convoy_xfer_stage_retire(engine, entry, entry->state == CONVOY_TRANSFER_ABORTED ? CONVOY_LEASE_END_ABORTED
                                                                                           : CONVOY_LEASE_END_EXPIRED);
         }
@@ -268,6 +272,9 @@ static void ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
         if (entry->source != CONVOY_XFER_NOBODY && engine->entries[entry->source].is_owned) {
             struct convoy_xfer_entry *stage = &engine->entries[entry->source];
             stage->is_released = true;
+            if (!convoy_xfer_state_is_end(stage->state)) { /* nobody waits for it any more */
+                convoy_xfer_entry_fail(engine, stage, CONVOY_TRANSFER_ABORTED, CONVOY_CANCELED, "its send is over");
+            }
             convoy_xfer_stage_retire(engine, stage, CONVOY_LEASE_END_RELEASED);
         }
         break;

@@ -8,9 +8,18 @@
 #include <string.h>
 
 /* 0 version 4 | 4 flags 4 | 8 asked 8 | 16 incarnation 8 | 24 pool bytes 8 | 32 key flags 4 | 36 zero 4 | 40 boot 16 |
- * 56 network 16 | 72 directory 16 | 88 token 32 | 120 socket 32 | 152 nonce 16 | 168 session 128 | 296 context 8 | 304 pool address 8 |
- * 312 token address 8 */
-enum { BOOT_AT = 40, NETWORK_AT = 56, DIRECTORY_AT = 72, TOKEN_AT = 88, SOCKET_AT = 120, NONCE_AT = 152, SESSION_AT = 168, CONTEXT_AT = 296 };
+ * 56 network 16 | 72 directory 16 | 88 token 32 | 120 socket 32 | 152 nonce 16 | 168 session 128 | 296 context 8 |
+ * 304 pool address 8 | 312 token address 8 */
+enum {
+    BOOT_AT = 40,
+    NETWORK_AT = 56,
+    DIRECTORY_AT = 72,
+    TOKEN_AT = 88,
+    SOCKET_AT = 120,
+    NONCE_AT = 152,
+    SESSION_AT = 168,
+    CONTEXT_AT = 296,
+};
 
 void convoy_introduction_encode(const struct convoy_introduction *introduction,
                                 uint8_t bytes_out[CONVOY_INTRODUCE_BYTES])

@@ -5,6 +5,7 @@
 #include "core/memory.h"
 #include "xfer/parts.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define RETRY_AFTER_MS 10u
@@ -79,6 +80,7 @@ void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry
         engine->accepting_count--;
     }
     convoy_xfer_job_drop(engine, entry);
+    entry->must_stop = true;
     if (entry->peer != CONVOY_XFER_NOBODY && entry->serial != 0) {
         convoy_window_end(&engine->peers[entry->peer].window, entry->sequence, entry->status);
         tell(engine, entry);
@@ -108,13 +110,16 @@ static int32_t read_note(struct convoy_xfer_entry *entry, const struct convoy_of
 {
     size_t bytes = offer->note & CONVOY_OFFER_NOTE_BYTES;
     const struct convoy_view *view = entry->view;
-    if (bytes > view->notes_bytes || offer->note_offset > view->notes_bytes - bytes) {
+    if (bytes > view->notes_bytes || offer->note_offset > view->notes_bytes - bytes ||
+        offer->note_offset < CONVOY_MARK_BYTES || offer->note_offset % CONVOY_MARK_BYTES != 0) {
         return convoy_error_set(error, CONVOY_MALFORMED, "offer.note %llu + %zu lies beyond the peer's %zu bytes",
                                 (unsigned long long)offer->note_offset, bytes, view->notes_bytes);
     }
     if (!convoy_xfer_load_room(entry, bytes)) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a descriptor of %zu bytes", bytes);
     }
+    entry->is_early = (offer->note & CONVOY_OFFER_EARLY) != 0;
+    entry->mark = (const _Atomic uint64_t *)(const void *)(view->notes + offer->note_offset - CONVOY_MARK_BYTES);
     memcpy(entry->room, view->notes + offer->note_offset, bytes);
     int32_t status = convoy_descriptor_decode(entry->room, bytes, &entry->manifest_room, &entry->descriptor, error);
     if (status == CONVOY_OK && (entry->descriptor.payload_bytes != offer->bytes || entry->descriptor.offset != offer->offset ||
@@ -181,6 +186,8 @@ void convoy_xfer_load_copied(struct convoy_xfer *engine, struct convoy_xfer_entr
 {
     if (entry->state != CONVOY_TRANSFER_LOADING) { /* ended meanwhile; it is read no more from now on */
         convoy_xfer_load_give_back(engine, entry);
+    } else if (status == CONVOY_PEER_ERROR) {
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "its sender did not finish to stage it");
     } else if (status == CONVOY_UNREACHABLE) {
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status,
                                "the sender's process can be read no more (process_vm_readv)");
@@ -215,7 +222,8 @@ static void go_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
     entry->path = entry->mode == CONVOY_LOAD_VIEW ? CONVOY_PATH_LEND
                   : entry->view->pool == NULL   ? CONVOY_PATH_PROCESS_VM
                                                 : CONVOY_PATH_PULL;
-    if ((entry->mode == CONVOY_LOAD_VIEW && !entry->is_checksummed) || entry->payload_bytes == 0) {
+    bool is_there = !entry->is_early && !entry->is_checksummed;
+    if ((entry->mode == CONVOY_LOAD_VIEW && is_there) || entry->payload_bytes == 0) {
         convoy_xfer_load_finish(engine, entry);
         return;
     }

@@ -36,7 +36,13 @@ enum convoy_say {
 };
 
 #define CONVOY_OFFER_COPY 0x80000000u       /* the sender wants its memory back at once */
-#define CONVOY_OFFER_NOTE_BYTES 0x7fffffffu /* the rest of note is how long the descriptor is */
+#define CONVOY_OFFER_EARLY 0x40000000u      /* the payload is still being staged: see the mark in front of the descriptor */
+#define CONVOY_OFFER_NOTE_BYTES 0x3fffffffu /* the rest of note is how long the descriptor is */
+
+/* In the notes, right in front of a descriptor: how far its payload is staged, everything below is final. The sender's alone to
+ * write. */
+#define CONVOY_MARK_BYTES 64u
+#define CONVOY_MARK_FAILED UINT64_MAX /* it never will be */
 
 struct convoy_offer {
     uint64_t serial;

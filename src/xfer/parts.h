@@ -26,6 +26,8 @@ struct pollfd;
 
 #define CONVOY_XFER_NOBODY UINT32_MAX /* no entry, no peer */
 #define CONVOY_XFER_INLINE_BYTES (256u << 10) /* copied at once by whoever comes; more goes to the copier or a waiter */
+#define CONVOY_XFER_EARLY_BYTES (4u << 20)  /* from here on a send with a stage of its own is offered before it is staged */
+#define CONVOY_XFER_CHUNK_BYTES (1u << 20)  /* that the mark moves by */
 #define CONVOY_XFER_DIALS 16u
 #define CONVOY_XFER_TIMELINE 256u /* requests that ended, kept for the timeline */
 
@@ -106,6 +108,11 @@ struct convoy_xfer_entry {
     bool is_accepting; /* load: waits for any offer that matches */
     bool is_lent; /* send: the peer may read; load: BACK is owed */
     bool is_told; /* load: TAKEN was said */
+    bool is_deferred; /* stage: its copy begins when the send of it is offered */
+    bool is_early;    /* load: from what is still being staged */
+    _Atomic bool must_stop; /* load: its copy need not go on */
+    enum convoy_reference reference; /* send: what keeps the payload */
+    const _Atomic uint64_t *mark;    /* load: how far it is staged */
     bool is_noted; /* its end is in the completions, or was taken from there */
     bool is_checksummed;
     bool is_slot_kept; /* slot: preallocated, goes back to the list */
@@ -120,6 +127,7 @@ struct convoy_xfer_entry {
     uint64_t offset;   /* load: of the payload in the sender's pool */
     uint64_t payload_bytes;
     uint64_t moved_bytes;
+    uint64_t followed_bytes; /* load: done of what is still being staged */
     uint64_t filled_bytes; /* slot: written by peers */
     uint64_t checksum;
     uint64_t times_ns[CONVOY_TIMES];
@@ -391,8 +399,12 @@ void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece);
 int32_t convoy_xfer_check_open(const struct convoy_xfer *engine, struct convoy_error *error);
 
 /* -- stage.c, send.c, load.c, slots.c, raw.c -- */
+/* may_defer: the copy of a large one waits for stage_begin. */
 int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage, bool is_awaited,
-                                 struct convoy_xfer_entry **entry_out, struct convoy_error *error);
+                                 bool may_defer, struct convoy_xfer_entry **entry_out, struct convoy_error *error);
+void convoy_xfer_stage_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline,
+                             bool is_awaited);
+_Atomic uint64_t *convoy_xfer_stage_mark(const struct convoy_xfer_entry *entry);
 /* Asks the producer of one that waits for it; gives the lock up meanwhile. [host threads] */
 void convoy_xfer_stage_poll(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline);
 void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);

@@ -30,8 +30,9 @@ static void say_order(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
             .digest = entry->digest,
             .offset = stage->slot.offset,
             .bytes = stage->payload_bytes,
-            .note_offset = stage->note.offset,
-            .note = (uint32_t)stage->known_bytes | (must_copy ? CONVOY_OFFER_COPY : 0),
+            .note_offset = stage->note.offset + CONVOY_MARK_BYTES,
+            .note = (uint32_t)stage->known_bytes | (must_copy ? CONVOY_OFFER_COPY : 0) |
+                    (stage->state == CONVOY_TRANSFER_STAGED ? 0 : CONVOY_OFFER_EARLY),
             .attempt = entry->attempt,
         };
     }
@@ -51,11 +52,13 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
         convoy_xfer_entry_fail(engine, entry, stage->state, stage->status, "was not staged: %s", stage->error.text);
         return;
     }
-    if (stage->state != CONVOY_TRANSFER_STAGED || entry->state != CONVOY_TRANSFER_QUEUED) {
+    if ((stage->state != CONVOY_TRANSFER_STAGED && !stage->is_deferred) || entry->state != CONVOY_TRANSFER_QUEUED) {
         return;
     }
     uint64_t now = convoy_now_ns();
-    if (convoy_pool_refer(engine->pool, stage->slot.lease, entry->peer, CONVOY_REFERENCE_READ, &entry->error) != CONVOY_OK) {
+    /* A reader may come to a lease that is filled; before that, only who may touch it while it is. */
+    entry->reference = stage->is_deferred ? CONVOY_REFERENCE_WRITE : CONVOY_REFERENCE_READ;
+    if (convoy_pool_refer(engine->pool, stage->slot.lease, entry->peer, entry->reference, &entry->error) != CONVOY_OK) {
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, entry->error.status, "no more readers: %s",
                                entry->error.text);
         return;
@@ -161,7 +164,7 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
         return status;
     }
     if (stage != NULL) {
-        status = convoy_xfer_stage_locked(engine, stage, is_awaited, &staged, error);
+        status = convoy_xfer_stage_locked(engine, stage, is_awaited, send->address == 0, &staged, error);
     } else {
         staged = find_stage(engine, send->staged, error);
         status = staged != NULL ? CONVOY_OK : CONVOY_CLOSED;
@@ -174,6 +177,7 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
     }
     if (entry == NULL) {
         if (status == CONVOY_OK && stage != NULL) {
+            convoy_xfer_entry_fail(engine, staged, CONVOY_TRANSFER_ABORTED, CONVOY_CANCELED, "it cannot be sent");
             convoy_xfer_entry_settle(engine, staged);
         }
         return status != CONVOY_OK ? status : CONVOY_LIMIT;
@@ -181,6 +185,9 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
     fill_send(engine, entry, staged, send);
     *transfer_out = convoy_xfer_entry_handle(entry);
     convoy_xfer_send_advance(engine, entry);
+    if (staged->is_deferred && staged->state == CONVOY_TRANSFER_STAGING) {
+        convoy_xfer_stage_begin(engine, staged, (stage->hint_flags & CONVOY_STAGE_INLINE) != 0, is_awaited);
+    }
     return CONVOY_OK;
 }
 
@@ -207,7 +214,7 @@ void convoy_xfer_send_returned(struct convoy_xfer *engine, struct convoy_xfer_en
     entry->is_lent = false;
     entry->retry_ns = CONVOY_DEADLINE_NEVER;
     entry->times_ns[CONVOY_TIME_RETURNED] = now;
-    (void)convoy_pool_unrefer(engine->pool, entry->slot.lease, entry->peer, CONVOY_REFERENCE_READ, NULL);
+    (void)convoy_pool_unrefer(engine->pool, entry->slot.lease, entry->peer, entry->reference, NULL);
     convoy_latency_record(&engine->phases[CONVOY_XFER_PHASE_hold], now - entry->times_ns[CONVOY_TIME_OFFERED]);
 }
 
@@ -220,6 +227,7 @@ static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, str
     }
     entry->retry_after_ms = reply->retry_after_ms;
     if (reply->status == CONVOY_OK) {
+        entry->times_ns[CONVOY_TIME_STAGED] = engine->entries[entry->source].times_ns[CONVOY_TIME_STAGED];
         entry->times_ns[CONVOY_TIME_LOADED] = convoy_now_ns();
         entry->deadline_ns = CONVOY_DEADLINE_NEVER;
         entry->retry_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_LOADED], ASK_BACK_NS); /* until BACK */
@@ -336,6 +344,7 @@ static int32_t lend(struct convoy_xfer *engine, uint32_t peer, const struct conv
     }
     loan->slot = (struct convoy_slot){.lease = stage->slot.lease, .offset = stage->slot.offset};
     loan->payload_bytes = stage->payload_bytes;
+    loan->reference = CONVOY_REFERENCE_READ;
     loan->is_lent = true;
     loan->path = CONVOY_PATH_LEND;
     loan->times_ns[CONVOY_TIME_OFFERED] = convoy_now_ns();

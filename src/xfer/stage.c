@@ -9,6 +9,7 @@
 #include "wire/scalars.h"
 #include "xfer/parts.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define CHECKSUM_AT 56u /* in a descriptor */
@@ -243,7 +244,7 @@ static int32_t take_room(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     };
     int32_t status = convoy_pool_take(engine->pool, &request, &entry->slot, error);
     if (status == CONVOY_OK) {
-        request.bytes = note_bytes;
+        request.bytes = CONVOY_MARK_BYTES + note_bytes;
         status = convoy_pool_take(engine->notes, &request, &entry->note, error);
         if (status != CONVOY_OK) {
             status = convoy_error_prefix(error, status, "descriptor");
@@ -270,6 +271,16 @@ static void describe(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
     };
 }
 
+_Atomic uint64_t *convoy_xfer_stage_mark(const struct convoy_xfer_entry *entry)
+{
+    return entry->note.address;
+}
+
+static uint8_t *descriptor_at(const struct convoy_xfer_entry *entry)
+{
+    return (uint8_t *)entry->note.address + CONVOY_MARK_BYTES;
+}
+
 /* The descriptor's scalars then are those in the notes: the host's text is only borrowed. */
 static int32_t write_note(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, struct convoy_error *error)
 {
@@ -277,10 +288,11 @@ static int32_t write_note(struct convoy_xfer *engine, struct convoy_xfer_entry *
     size_t bytes = convoy_descriptor_bytes(descriptor);
     descriptor->offset = entry->slot.offset;
     descriptor->slot_bytes = entry->slot.bytes;
-    int32_t status = convoy_descriptor_encode(descriptor, entry->note.address, bytes, error);
+    atomic_store_explicit(convoy_xfer_stage_mark(entry), 0, memory_order_relaxed);
+    int32_t status = convoy_descriptor_encode(descriptor, descriptor_at(entry), bytes, error);
     entry->known_bytes = bytes;
     if (descriptor->scalars.bytes != 0) {
-        descriptor->scalars.text = (const char *)entry->note.address + CONVOY_DESCRIPTOR_HEADER_BYTES +
+        descriptor->scalars.text = (const char *)descriptor_at(entry) + CONVOY_DESCRIPTOR_HEADER_BYTES +
                                    descriptor->request.bytes + descriptor->session.bytes;
     }
     (void)engine;
@@ -306,12 +318,13 @@ static int32_t fill_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *
     return status == CONVOY_OK ? write_note(engine, entry, error) : status;
 }
 
-/* Starts the copy, on this thread where that is asked for or cheap. */
-static void begin_copy(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline, bool is_awaited)
+/* On this thread where that is asked for or cheap. */
+void convoy_xfer_stage_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline, bool is_awaited)
 {
     bool is_now = is_inline || entry->payload_bytes <= CONVOY_XFER_INLINE_BYTES;
     entry->times_ns[CONVOY_TIME_READY] = convoy_now_ns();
     entry->ready = NULL;
+    entry->is_deferred = false;
     convoy_xfer_job_add(engine, entry, is_awaited || is_now);
     if (is_now) {
         convoy_xfer_job_run(engine, entry);
@@ -340,12 +353,12 @@ void convoy_xfer_stage_poll(struct convoy_xfer *engine, struct convoy_xfer_entry
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_PEER_ERROR,
                                "its producer failed with %d before the bytes were ready", answer);
     } else if (answer > 0) {
-        begin_copy(engine, entry, is_inline, true);
+        convoy_xfer_stage_begin(engine, entry, is_inline, true);
     }
 }
 
 int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage, bool is_awaited,
-                                 struct convoy_xfer_entry **entry_out, struct convoy_error *error)
+                                 bool may_defer, struct convoy_xfer_entry **entry_out, struct convoy_error *error)
 {
     struct convoy_manifest *manifest = NULL;
     int32_t status = check_stage(engine, stage, error);
@@ -367,10 +380,12 @@ int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy
     }
     *entry_out = entry;
     bool is_inline = (stage->hint_flags & CONVOY_STAGE_INLINE) != 0;
+    entry->is_deferred = may_defer && !entry->is_checksummed && entry->payload_bytes >= CONVOY_XFER_EARLY_BYTES;
     if (entry->ready != NULL) {
+        entry->is_deferred = false;
         convoy_xfer_stage_poll(engine, entry, is_inline);
-    } else {
-        begin_copy(engine, entry, is_inline, is_awaited);
+    } else if (!entry->is_deferred) {
+        convoy_xfer_stage_begin(engine, entry, is_inline, is_awaited);
     }
     return CONVOY_OK;
 }
@@ -383,13 +398,17 @@ void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_ent
     }
     uint64_t now = convoy_now_ns();
     entry->descriptor.checksum = entry->checksum;
-    convoy_bytes_put_u64((uint8_t *)entry->note.address + CHECKSUM_AT, entry->checksum);
+    convoy_bytes_put_u64(descriptor_at(entry) + CHECKSUM_AT, entry->checksum);
+    atomic_store_explicit(convoy_xfer_stage_mark(entry), entry->payload_bytes, memory_order_release);
     (void)convoy_pool_filled(engine->pool, entry->slot.lease, entry->payload_bytes, NULL);
     entry->moved_bytes = entry->payload_bytes;
     entry->times_ns[CONVOY_TIME_STAGED] = now;
     entry->deadline_ns = convoy_deadline_after(now, entry->lease_ns);
     convoy_xfer_timer(engine, entry->deadline_ns);
     (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_STAGED);
+    if (entry->is_released) { /* its send was over first */
+        convoy_xfer_stage_retire(engine, entry, CONVOY_LEASE_END_RELEASED);
+    }
 }
 
 /* Not while a copy writes there: its end comes back here. */
@@ -410,7 +429,7 @@ int32_t convoy_xfer_stage(struct convoy_xfer *engine, const struct convoy_stage 
     convoy_xfer_lock(engine);
     int32_t status = convoy_xfer_check_open(engine, error);
     if (status == CONVOY_OK) {
-        status = convoy_xfer_stage_locked(engine, stage, is_awaited, &entry, error);
+        status = convoy_xfer_stage_locked(engine, stage, is_awaited, false, &entry, error);
     }
     if (status == CONVOY_OK) {
         *staged_out = convoy_xfer_entry_handle(entry);
@@ -432,7 +451,7 @@ int32_t convoy_xfer_descriptor(struct convoy_xfer *engine, convoy_transfer stage
     } else if (entry != NULL && form == CONVOY_DESCRIPTOR_JSON) {
         status = convoy_descriptor_to_json(&entry->descriptor, text_out, bytes_out, error);
     } else if (entry != NULL && form == CONVOY_DESCRIPTOR_BINARY) {
-        *text_out = convoy_memory_text(entry->note.address, entry->known_bytes);
+        *text_out = convoy_memory_text((const char *)descriptor_at(entry), entry->known_bytes);
         *bytes_out = entry->known_bytes;
         status = *text_out != NULL ? CONVOY_OK : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a descriptor");
     } else if (entry != NULL) {

@@ -110,6 +110,50 @@ static void test_transfer_empty_payload_moves(void **state)
     check_one(0, CONVOY_LOAD_COPY);
 }
 
+/* A host that has waited for a while and then sleeps elsewhere: the copy is made all the same. */
+static void test_transfer_load_goes_on_after_a_wait_that_gave_up(void **state)
+{
+    (void)state;
+    struct two two = two_open(LARGE_BYTES);
+    const struct convoy_load load = {.struct_size = sizeof load, .mode = CONVOY_LOAD_COPY};
+    struct engine *receiver = two.receiver;
+    convoy_transfer loaded = 0;
+    EXPECT_OK(receiver->table->accept_start(receiver->handle, &load, &loaded, &receiver->error), &receiver->error);
+    EXPECT_STATUS(receiver->table->transfer_wait(receiver->handle, loaded, 20000000, NULL, &receiver->error),
+                  CONVOY_IN_PROGRESS, &receiver->error);
+    convoy_transfer sent = send_start(&two, "later");
+    engine_wait(two.sender, sent, CONVOY_OK, NULL); /* by the receiver's own threads alone */
+    engine_look(receiver, loaded);
+    EXPECT(engine_is_filled(receiver->views[0].data, LARGE_BYTES, 1));
+    release(two.sender, sent);
+    release(receiver, loaded);
+    two_close(&two);
+}
+
+/* kvcache-ai/Mooncake PR 609: sizes below and around any threshold follow the same rules. */
+static void test_transfer_sizes_around_every_threshold_arrive_whole(void **state)
+{
+    static const uint64_t sizes[] = {0,    1,    2,    7,    8,    63,   64,    65,    511,   512,     513,     4095,
+                                     4096, 4097, 8191, 8192, 8193, 65535, 65536, 65537, 262143, 262144,  262145,  1048575,
+                                     1048576, 1048577, 4194303, 4194304, 4194305, 16777215, 16777216, 16777217};
+    (void)state;
+    struct two two = two_open(16777217);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (uint32_t mode = CONVOY_LOAD_VIEW; mode <= CONVOY_LOAD_COPY; mode++) {
+            two.bytes = sizes[i];
+            convoy_transfer sent = send_start(&two, "sizes");
+            convoy_transfer loaded = accept_one(&two, mode);
+            engine_look(two.receiver, loaded);
+            EXPECT_EQUAL(two.receiver->views[0].bytes, sizes[i]);
+            EXPECT(sizes[i] == 0 || memcmp(two.receiver->views[0].data, two.memory, sizes[i]) == 0);
+            engine_wait(two.sender, sent, CONVOY_OK, NULL);
+            release(two.sender, sent);
+            release(two.receiver, loaded);
+        }
+    }
+    two_close(&two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +161,8 @@ int main(void)
         cmocka_unit_test(test_transfer_copy_of_a_small_payload_is_the_senders_bytes),
         cmocka_unit_test(test_transfer_large_payloads_move_both_ways_of_loading),
         cmocka_unit_test(test_transfer_empty_payload_moves),
+        cmocka_unit_test(test_transfer_load_goes_on_after_a_wait_that_gave_up),
+        cmocka_unit_test(test_transfer_sizes_around_every_threshold_arrive_whole),
     };
     return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
 }
