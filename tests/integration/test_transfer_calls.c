@@ -577,6 +577,10 @@ static void test_transfer_staged_buffer_is_sent_again_after_a_send_was_released(
         EXPECT(engine_is_filled(two->receiver->views[0].data, BYTES, 7));
         engine_wait(two->sender, sent, CONVOY_OK, NULL);
         release(two->receiver, loaded);
+        struct convoy_transfer_result result = {.struct_size = sizeof result};
+        while (result.times_ns[CONVOY_TIME_RETURNED] == 0) { /* so that its release is all that is left of the send */
+            engine_wait(two->sender, sent, CONVOY_OK, &result);
+        }
         release(two->sender, sent);
     }
     release(two->sender, staged);
