@@ -89,8 +89,8 @@ static void test_pipeline_report_has_a_row_for_each_hop(void **state)
         "  encoder -> denoiser          3    3.00 MB    3.00 MB   12.00        0         0  lend 2, pull 1\n",
         "  denoiser -> decoder          1    1.00 MB    1.00 MB    4.00        0         0  lend\n",
         "p50/p99 in us                stage       reserve          push         ready          load",
-        "  encoder -> denoiser        200/200             -             -         10/10         40/40"
-        "             -       250/250\n",
+        "  encoder -> denoiser        200/200             -             -         10/10         40/40 ",
+        "         40/40             -       250/250\n",
         "  leaks: 0 in 4 pools at the end (0 bytes quarantined); loads refused 0, repeated requests dropped 0\n",
     };
     record(0, 0, CONVOY_PATH_LEND);
