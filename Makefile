@@ -15,6 +15,7 @@ endif
 WERROR ?= 0
 DEPS ?= yes
 TRACE ?=
+TENSORS ?=
 RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
@@ -32,7 +33,7 @@ WIRE_SOURCES := control_decode control_encode control_schema control_table contr
 XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries introduce load load_start notice peers progress raw ring send session slots stage state view window
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
-CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace two_hosts version
+CLI_SOURCES := arrival arrival_write board crew doctor doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_trace pipeline_work place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
@@ -56,17 +57,18 @@ UNIT_TESTS += capture check consensus decided gate inject keyed order outcome pa
 UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
 UNIT_TESTS += diverged poll_quick poll_quick_keyed remote reopen report sync_quick wait
+UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync timeout_report
-INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli
+INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_transfer
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
 ABI_TESTS := engine_states hygiene load
 FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks engines
-UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case bulknode
+UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case bulknode fake_transfer
 TEST_SHIMS := global_ucp old_ucp
 
 # -- flags ---------------------------------------------------------------------------------------------------------
@@ -204,9 +206,9 @@ deps-build deps-test deps-bench: deps-%:
 
 # A make of its own, so that nothing is compiled before the packages are there.
 .PHONY: run
-run: deps-build ## replay a serving trace through real processes; TRACE=file RUN_ARGS="--dp 8 --tp 1"
+run: deps-build ## replay a serving trace through real processes, carry tensors; TRACE=file TENSORS=file RUN_ARGS="--dp 8 --tp 1"
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) DEPS=no all
-	$(BIN)/convoy run --out $(BIN)/run $(if $(TRACE),--trace '$(TRACE)') $(RUN_ARGS)
+	$(BIN)/convoy run --out $(BIN)/run $(if $(TRACE),--trace '$(TRACE)') $(if $(TENSORS),--tensors '$(TENSORS)') $(RUN_ARGS)
 
 # -- tests ---------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/perf.h"
 #include "cli/perf_rank.h"
+#include "cli/pipeline_role.h"
 #include "cli/run.h"
 #include "cli/tensors_default.h"
 
@@ -21,9 +22,10 @@ static const struct main_command main_commands[] = {
     {"default-tensors", convoy_cli_default_tensors, NULL}, /* what make writes to build/tensors */
     {"doctor", convoy_cli_doctor, "one page about this machine: memory, limits, permissions, UCX, settings"},
     {"inspect", convoy_cli_inspect, "what a plugin file says about itself, without running it"},
-    {"perf", convoy_cli_perf, "measure poll reduce or sync gather among processes of this machine"},
+    {"perf", convoy_cli_perf, "measure poll reduce, sync gather or transfers among processes of this machine"},
     {"perf-rank", convoy_cli_perf_rank, NULL}, /* one process of perf */
-    {"run", convoy_cli_run, "replay a serving trace through real processes and check every result"},
+    {"pipeline-role", convoy_cli_pipeline_role, NULL}, /* one process of run's pipeline */
+    {"run", convoy_cli_run, "replay a serving trace through real processes, carry tensors, and check every result"},
     {"version", convoy_cli_version, "release, families and wire versions of this command"},
 };
 

@@ -3,6 +3,7 @@
 
 #include "cli/crew.h"
 #include "cli/perf_rank.h"
+#include "cli/perf_transfer.h"
 #include "cli/place.h"
 #include "cli/two_hosts.h"
 #include "core/clock.h"
@@ -34,7 +35,8 @@ struct perf {
 static void perf_help(const struct convoy_option *table)
 {
     (void)printf(
-        "usage: convoy perf poll|sync [options]\n\n"
+        "usage: convoy perf poll|sync [options]\n"
+        "       convoy perf transfer [options], which has a help of its own\n\n"
         "Starts processes that each load the plugin, lets them make the same call again and again, and\n"
         "prints median and 99th percentile of the call on rank 0, and the step period (whole time by rounds).\n\n");
     convoy_options_help(stdout, table, PERF_OPTIONS);
@@ -264,8 +266,22 @@ static int perf_measure_all(struct perf *perf)
     return CONVOY_EXIT_OK;
 }
 
+/* Transfers are measured by two processes with engines, and have options of their own. */
+static bool perf_is_transfer(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "transfer") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int convoy_cli_perf(int argc, char **argv)
 {
+    if (perf_is_transfer(argc, argv)) {
+        return convoy_cli_perf_transfer(argc, argv);
+    }
     struct perf perf = {.load = {.ranks = 2, .entries = 64, .lists = 1}, .hosts = 1, .deadline_s = 120};
     struct convoy_option table[PERF_OPTIONS] = {
         [CONVOY_PERF_LOAD_OPTIONS] = {"hosts", CONVOY_OPTION_NUMBER, &perf.hosts, 1, 2, "N",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `convoy perf`: measures poll reduce or sync gather among processes of this machine. */
+/* `convoy perf`: measures poll reduce, sync gather or transfers among processes of this machine. */
 #ifndef CONVOY_CLI_PERF_H
 #define CONVOY_CLI_PERF_H
 

@@ -37,7 +37,7 @@ int32_t convoy_perf_load_check(struct convoy_perf_load *load, const struct convo
     const char *what = line->operand_count == 1 ? line->operands[0] : "";
     load->is_sync = strcmp(what, "sync") == 0;
     if (!load->is_sync && strcmp(what, "poll") != 0) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "what to measure is \"%.60s\": must be poll or sync",
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "what to measure is \"%.60s\": must be poll, sync or transfer",
                                 what);
     }
     if (load->is_fresh && !load->is_keyed) {

@@ -2,6 +2,7 @@
 #include "cli/run.h"
 
 #include "cli/crew.h"
+#include "cli/pipeline.h"
 #include "cli/place.h"
 #include "cli/progress.h"
 #include "cli/rank.h"
@@ -268,6 +269,26 @@ static int run_all(struct run *run)
     return code;
 }
 
+/* Only behind a replay that was right: of the two, the last line is the one that is read. */
+static int run_pipeline(const struct run *run)
+{
+    const struct convoy_run_options *options = &run->options;
+    const struct convoy_pipeline_options pipeline = {
+        .shape = options->roles,
+        .requests = options->requests,
+        .hosts = options->hosts,
+        .tensors = options->tensors,
+        .trace_out = options->trace_out,
+        .plugin = options->plugin,
+        .out = options->out,
+        .trace = &run->trace,
+        .speed = options->speed,
+        .timeout_ns = run->setup.timeout_ns,
+        .deadline_s = options->deadline_s,
+    };
+    return options->requests != 0 ? convoy_pipeline_run(&pipeline) : CONVOY_EXIT_OK;
+}
+
 int convoy_cli_run(int argc, char **argv)
 {
     struct run run = {0};
@@ -281,6 +302,9 @@ int convoy_cli_run(int argc, char **argv)
         return CONVOY_EXIT_OK;
     }
     int code = run_all(&run);
+    if (code == CONVOY_EXIT_OK) {
+        code = run_pipeline(&run);
+    }
     convoy_board_destroy(run.setup.board);
     convoy_trace_fini(&run.trace);
     return code;

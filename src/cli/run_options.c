@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_options.h"
 
+#include "cli/pipeline.h"
 #include "cli/trace.h"
 #include "core/error.h"
 
@@ -11,9 +12,11 @@ struct run_shape {
     uint64_t dp;
     uint64_t tp;
     uint64_t cp;
+    const char *roles;
 };
 
-#define RUN_OPTIONS 12u
+#define RUN_OPTIONS 17u
+#define RUN_ROLES "1:2:1"
 
 static void run_options_table(struct convoy_run_options *options, struct run_shape *shape,
                               struct convoy_option table[RUN_OPTIONS])
@@ -39,6 +42,16 @@ static void run_options_table(struct convoy_run_options *options, struct run_sha
          "of the logs rank-N.log (default: convoy-run in the current folder)"},
         {"log-mib", CONVOY_OPTION_NUMBER, &options->log_mib, 1, 65536, "MIB",
          "bound of each rank's log; the replay stops there (default 512)"},
+        {"requests", CONVOY_OPTION_NUMBER, &options->requests, 0, CONVOY_PIPELINE_REQUESTS_MAX, "N",
+         "requests of the trace that also go through the pipeline; 0 = no pipeline (default 100)"},
+        {"roles", CONVOY_OPTION_TEXT, &shape->roles, 0, 0, "E:N:K",
+         "encoders, denoisers and decoders of the pipeline (default " RUN_ROLES ")"},
+        {"tensors", CONVOY_OPTION_TEXT, &options->tensors, 0, 0, "FILE",
+         "safetensors file that each request carries (default: one that is made in the folder of --out)"},
+        {"hosts", CONVOY_OPTION_NUMBER, &options->hosts, 1, 2, "N",
+         "2: encoders and decoders in a network namespace each, denoisers in both (needs root)"},
+        {"trace-out", CONVOY_OPTION_TEXT, &options->trace_out, 0, 0, "FILE",
+         "the pipeline's phases as events for a trace viewer"},
     };
     memcpy(table, rows, sizeof rows);
 }
@@ -48,8 +61,9 @@ static void run_options_help(const struct convoy_option *table)
     (void)printf("usage: convoy run [options]\n\n"
                  "Starts dp x tp x cp host processes that each load the plugin, replays a serving trace through DP\n"
                  "sync gather and the two-level poll reduce in steps of %u ms of trace time, and checks every\n"
-                 "result against an independent reference. Exit code 0: all equal; 1: not, or it ended early;\n"
-                 "2: usage.\n\n",
+                 "result against an independent reference. Then sends the tensors of requests from encoders to\n"
+                 "denoisers to decoders and compares every byte. Exit code 0: all equal; 1: not, or it ended\n"
+                 "early; 2: usage.\n\n",
                  CONVOY_TRACE_STEP_MS);
     convoy_options_help(stdout, table, RUN_OPTIONS);
 }
@@ -74,8 +88,12 @@ static int32_t run_options_check(struct convoy_run_options *options, const struc
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "--dp x --tp x --cp is %u processes: must be 1 to %u",
                                 ranks, CONVOY_SHAPE_RANKS_MAX);
     }
-    int32_t status = CONVOY_OK;
-    if (options->fault_text != NULL) {
+    int32_t status = convoy_pipeline_shape_parse(&options->roles, shape->roles, error);
+    if (status == CONVOY_OK && options->trace_out != NULL && options->requests == 0) {
+        status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                  "--requests is 0: must be at least 1 with --trace-out, which is of the pipeline");
+    }
+    if (status == CONVOY_OK && options->fault_text != NULL) {
         status = convoy_run_fault_parse(&options->fault, options->fault_text, ranks, error);
     }
     if (status == CONVOY_OK) {
@@ -95,8 +113,9 @@ int32_t convoy_run_options_parse(struct convoy_run_options *options, int argc, c
 {
     struct convoy_option table[RUN_OPTIONS];
     struct convoy_command_line line = {.options = table, .option_count = RUN_OPTIONS};
-    struct run_shape shape = {.dp = 2, .tp = 2, .cp = 1};
-    *options = (struct convoy_run_options){.seed = 1, .timeout_ms = 5000, .log_mib = 512};
+    struct run_shape shape = {.dp = 2, .tp = 2, .cp = 1, .roles = RUN_ROLES};
+    *options = (struct convoy_run_options){
+        .seed = 1, .timeout_ms = 5000, .log_mib = 512, .requests = 100, .hosts = 1};
     run_options_table(options, &shape, table);
     int32_t status = convoy_options_parse(&line, argc, argv, error);
     if (status == CONVOY_OK && line.wants_help) {

@@ -5,6 +5,7 @@
 
 #include "cli/options.h"
 #include "cli/place.h"
+#include "cli/pipeline_shape.h"
 #include "cli/run_fault.h"
 #include "cli/shape.h"
 
@@ -22,6 +23,11 @@ struct convoy_run_options {
     uint64_t timeout_ms;
     uint64_t deadline_s; /* 0 = by the length of the trace */
     uint64_t log_mib;
+    struct convoy_pipeline_shape roles; /* of the pipeline; the rest is about it too */
+    uint64_t requests;                  /* 0 = no pipeline */
+    uint64_t hosts;
+    const char *tensors;   /* NULL = the default ones */
+    const char *trace_out; /* NULL = none */
     char trace_default[CONVOY_PLACE_PATH_BYTES];
     char plugin_default[CONVOY_PLACE_PATH_BYTES];
 };

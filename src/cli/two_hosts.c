@@ -17,6 +17,11 @@
 
 extern char **environ;
 
+const char *convoy_two_hosts_address(uint32_t host)
+{
+    return host == 0 ? CONVOY_TWO_HOSTS_ADDRESS : "10.231.77.2";
+}
+
 /* Runs one `ip` command, given as words separated by blanks. */
 static int32_t hosts_ip(const char *command, struct convoy_error *error)
 {

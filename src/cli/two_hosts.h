@@ -17,6 +17,9 @@ struct convoy_two_hosts {
     bool exists[2];
 };
 
+/* Address of a host, 0 or 1. Static text. */
+const char *convoy_two_hosts_address(uint32_t host);
+
 /* SYSTEM: text has the command that failed; nothing is left behind. Needs root. */
 int32_t convoy_two_hosts_open(struct convoy_two_hosts *hosts, struct convoy_error *error);
 

@@ -175,11 +175,13 @@ void convoy_xfer_peer_end(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 {
     uint32_t index = (uint32_t)(peer - engine->peers);
     const char *how = state == CONVOY_PEER_IS_CLOSED ? "has closed" : is_dead ? "has died" : "is cut off";
+    /* Two that close at once: the later one owes no goodbye to one that said it first. */
+    bool is_expected = state == CONVOY_PEER_IS_CLOSED || engine->state != CONVOY_ENGINE_OPEN;
     if (peer->state == CONVOY_PEER_IS_CONNECTED) {
         peer->state = state;
         engine->counters[state == CONVOY_PEER_IS_CLOSED ? CONVOY_XFER_COUNT_peers_closed
                                                         : CONVOY_XFER_COUNT_peers_lost]++;
-        convoy_log_line(&engine->runtime->log, state == CONVOY_PEER_IS_CLOSED ? CONVOY_LOG_INFO : CONVOY_LOG_WARN,
+        convoy_log_line(&engine->runtime->log, is_expected ? CONVOY_LOG_INFO : CONVOY_LOG_WARN,
                         "engine %s: peer %s %s", engine->session, peer->session, how);
         convoy_xfer_waiting_drop_peer(engine, index);
         peer->entries++; /* stays while its transfers are ended one by one */

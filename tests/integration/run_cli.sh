@@ -46,7 +46,7 @@ usage cli_number_out_of_range_is_usage 2 '--tp is "0": must be a whole number fr
 usage cli_too_many_processes_is_usage 2 '128 processes: must be 1 to 64' "$convoy" run --dp 64 --tp 2
 usage cli_bad_fault_is_usage 2 'must be kill:RANK@STEP' "$convoy" run --fault boom
 usage cli_fault_of_a_rank_that_is_not_there_is_usage 2 'rank 4: must be 0 to 3' "$convoy" run --fault kill:4@1
-usage cli_perf_of_nothing_is_usage 2 'must be poll or sync' "$convoy" perf
+usage cli_perf_of_nothing_is_usage 2 'must be poll, sync or transfer' "$convoy" perf
 for command in run perf; do
     check "cli_${command}_help_is_printed" 0 "usage: convoy $command" "$convoy" "$command" --help
     check "cli_help_${command}_is_the_same" 0 "usage: convoy $command" "$convoy" help "$command"

@@ -50,8 +50,8 @@ static void test_perf_wrong_words_are_usage_errors(void **state)
         const char *words[4];
         const char *text;
     } cases[] = {
-        {{NULL}, "what to measure is \"\": must be poll or sync"},
-        {{"both"}, "what to measure is \"both\": must be poll or sync"},
+        {{NULL}, "what to measure is \"\": must be poll, sync or transfer"},
+        {{"both"}, "what to measure is \"both\": must be poll, sync or transfer"},
         {{"poll", "sync"}, "\"sync\" is one word too many"},
         {{"poll", "--fresh"}, "--fresh needs --keyed"},
         {{"sync", "--keyed"}, "--keyed and --lists are for poll: a sync round has one row"},
@@ -313,7 +313,7 @@ static void test_perf_rank_is_no_command_for_users(void **state)
     assert_int_equal(strncmp(output.err, "convoy perf-rank is started by convoy perf. ", 44), 0);
     CLI_RUN(&output, convoy_cli_perf_rank, "walk");
     assert_int_equal(output.code, 2);
-    assert_non_null(strstr(output.err, "what to measure is \"walk\": must be poll or sync"));
+    assert_non_null(strstr(output.err, "what to measure is \"walk\": must be poll, sync or transfer"));
 }
 
 /* -- the call ------------------------------------------------------------------------------------------------------ */

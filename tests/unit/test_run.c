@@ -37,8 +37,8 @@ static int setup(void **state)
 }
 
 #define RUN(...)                                                                                                       \
-    CLI_RUN(&output, convoy_cli_run, "--tp=1", "--trace", trace_path, "--plugin", plugin_path(), "--out", folder,      \
-            __VA_ARGS__)
+    CLI_RUN(&output, convoy_cli_run, "--tp=1", "--requests=0", "--trace", trace_path, "--plugin", plugin_path(),       \
+            "--out", folder, __VA_ARGS__)
 
 static const char *last_line(void)
 {
@@ -66,6 +66,22 @@ static void test_run_of_a_small_trace_passes(void **state)
     assert_int_not_equal(access(old, F_OK), 0);
     folder_path(state, "rank-1.log", old);
     assert_int_equal(access(old, R_OK), 0);
+}
+
+/* Behind a replay that was right come the tensors; the exit code is then theirs. */
+static void test_run_with_requests_carries_tensors_too(void **state)
+{
+    char path[PLUGIN_FILE_PATH_BYTES];
+    RUN("--dp=1", "--requests=1", "--roles=1:1:1");
+    assert_int_equal(output.code, 0);
+    assert_non_null(strstr(output.out, "\nreplay passed: every result equals the reference\n\npipeline: 1 requests "));
+    assert_int_equal(strncmp(last_line(), "pipeline passed: every tensor of 1 requests equals ", 51), 0);
+    folder_path(state, "out.safetensors", path);
+    assert_int_equal(access(path, R_OK), 0);
+    RUN("--dp=1", "--requests=1", "--tensors=/nowhere/it");
+    assert_int_equal(output.code, 1);
+    assert_string_equal(last_line(), "replay passed: every result equals the reference");
+    assert_non_null(strstr(output.err, "/nowhere/it"));
 }
 
 static void test_run_help_and_wrong_words(void **state)
@@ -181,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_of_a_small_trace_passes),
+        cmocka_unit_test(test_run_with_requests_carries_tensors_too),
         cmocka_unit_test(test_run_help_and_wrong_words),
         cmocka_unit_test(test_run_that_cannot_begin_says_why),
         cmocka_unit_test(test_run_with_a_fault_ends_early_and_says_so),

@@ -36,7 +36,28 @@ static void test_run_options_defaults_lie_beside_the_executable(void **state)
     assert_int_equal(options.trace[0], '/');
     assert_non_null(strstr(options.trace, "/trace/default.jsonl"));
     assert_non_null(strstr(options.plugin, "/libconvoy.so.1"));
+    assert_int_equal(options.requests, 100);
+    assert_int_equal(options.hosts, 1);
+    assert_int_equal(options.roles.counts[0], 1);
+    assert_int_equal(options.roles.counts[1], 2);
+    assert_int_equal(options.roles.counts[2], 1);
+    assert_null(options.tensors);
+    assert_null(options.trace_out);
     assert_false(wants_help);
+}
+
+static void test_run_options_of_the_pipeline_are_checked(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("--roles=2:3:4", "--tensors=a.safetensors"), CONVOY_OK);
+    assert_int_equal(options.roles.counts[1], 3);
+    assert_string_equal(options.tensors, "a.safetensors");
+    assert_int_equal(parse("--roles=2:3", NULL), CONVOY_INVALID_ARGUMENT);
+    assert_int_equal(parse("--hosts=3", NULL), CONVOY_INVALID_ARGUMENT);
+    assert_int_equal(parse("--requests=100001", NULL), CONVOY_INVALID_ARGUMENT);
+    assert_int_equal(parse("--requests=0", "--trace-out=t.json"), CONVOY_INVALID_ARGUMENT);
+    assert_string_equal(error.text,
+                        "--requests is 0: must be at least 1 with --trace-out, which is of the pipeline");
 }
 
 static void test_run_options_given_values_win(void **state)
@@ -76,7 +97,8 @@ static void test_run_options_help_has_every_option(void **state)
     (void)state;
     static const char *const names[] = {"--trace ", "--dp ",      "--tp ",       "--cp ",      "--seed ", "--speed ",
                                         "--fault ", "--out ",     "--plugin ",   "--timeout-ms ",
-                                        "--deadline ", "--log-mib ", "--help "};
+                                        "--deadline ", "--log-mib ", "--requests ", "--roles ", "--tensors ", "--hosts ",
+                                        "--trace-out ", "--help "};
     static struct cli_output output;
     wants_help = false;
     CLI_RUN(&output, parse_help, "--help", "--dp=0");
@@ -97,6 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run_options_defaults_lie_beside_the_executable),
+        cmocka_unit_test(test_run_options_of_the_pipeline_are_checked),
         cmocka_unit_test(test_run_options_given_values_win),
         cmocka_unit_test(test_run_options_fault_of_a_rank_outside_the_shape_is_refused),
         cmocka_unit_test(test_run_options_too_many_processes_are_refused),
