@@ -209,8 +209,8 @@ struct convoy_xfer_pausing {
 #define CONVOY_XFER_COUNTERS(X)                                                                                        \
     X(staged) X(sent) X(loaded) X(failed) X(aborted) X(released) X(offers) X(offers_late) X(offers_repeated)           \
     X(replies_late) X(asks) X(asks_refused) X(retries) X(refusals) X(peers_connected) X(peers_lost) X(peers_closed)    \
-    X(malformed) X(leases_expired) X(checksum_errors) X(copied_bytes) X(lent_bytes) X(control_messages) X(control_bytes) X(raw_orders)  \
-    X(raw_refused) X(reserve_refused)
+    X(malformed) X(leases_expired) X(checksum_errors) X(copied_bytes) X(lent_bytes) X(control_messages)                \
+    X(control_bytes) X(raw_orders) X(raw_refused) X(reserve_refused)
 
 enum convoy_xfer_counter {
 #define CONVOY_XFER_COUNTER_NUMBER(name) CONVOY_XFER_COUNT_##name,

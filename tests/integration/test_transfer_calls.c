@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls of the transfer table beside plain send and accept: descriptors, slots, raw addresses, queries, aborts. */
-#include "tests/lib/engines.h"
-#include "tests/lib/expect.h"
+#include "tests/integration/two_engines.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -11,113 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define BYTES 70000u
-#define TEXT_BYTES 65536u
-#define SHORT_NS 50000000ull
-
-struct two {
-    struct engine *sender;
-    struct engine *receiver;
-    convoy_peer peer; /* the receiver, as the sender knows it */
-    uint8_t memory[BYTES];
-    uint64_t bytes;
-    char text[TEXT_BYTES];
-    size_t text_length;
-};
-
-static struct two *two_open_with(const struct convoy_transfer_options *options)
-{
-    struct two *two = calloc(1, sizeof *two);
-    EXPECT(two != NULL);
-    two->sender = engine_create(options);
-    two->receiver = engine_create(options);
-    two->peer = engine_connect(two->sender, two->receiver->info.session);
-    two->bytes = BYTES;
-    engine_fill(two->memory, BYTES, 7);
-    return two;
-}
-
-static struct two *two_open(void)
-{
-    return two_open_with(NULL);
-}
-
-static void two_close(struct two *two)
-{
-    engine_await_empty(two->sender);
-    engine_await_empty(two->receiver);
-    engine_destroy(two->sender);
-    engine_destroy(two->receiver);
-    free(two);
-}
-
-static int32_t stage_status(struct two *two, const char *request, uint32_t attempt, convoy_transfer *staged_out)
-{
-    const struct convoy_tensor_source tensor = engine_tensor(two->memory, &two->bytes);
-    struct convoy_stage stage = engine_stage(request, &tensor, 1);
-    stage.attempt = attempt;
-    stage.critical_flags = CONVOY_STAGE_CHECKSUM;
-    stage.scalars = "{\"seed\":18446744073709551615}";
-    stage.scalars_length = strlen(stage.scalars);
-    return two->sender->table->stage_start(two->sender->handle, &stage, staged_out, &two->sender->error);
-}
-
-static convoy_transfer stage_one(struct two *two, const char *request)
-{
-    convoy_transfer staged = 0;
-    EXPECT_OK(stage_status(two, request, 1, &staged), &two->sender->error);
-    engine_wait(two->sender, staged, CONVOY_OK, NULL);
-    return staged;
-}
-
-static void describe(struct two *two, convoy_transfer staged, uint32_t form)
-{
-    struct convoy_text_buffer text = {.struct_size = sizeof text, .data = two->text, .capacity = TEXT_BYTES};
-    EXPECT_OK(two->sender->table->descriptor(two->sender->handle, staged, form, &text, &two->sender->error),
-              &two->sender->error);
-    two->text_length = text.length;
-}
-
-static convoy_transfer load_start(struct two *two, uint32_t mode, convoy_transfer slot)
-{
-    const struct convoy_load load = {.struct_size = sizeof load,
-                                     .mode = mode,
-                                     .descriptor = two->text,
-                                     .descriptor_length = two->text_length,
-                                     .slot = slot};
-    convoy_transfer loaded = 0;
-    EXPECT_OK(two->receiver->table->load_start(two->receiver->handle, &load, &loaded, &two->receiver->error),
-              &two->receiver->error);
-    return loaded;
-}
-
-static void release(struct engine *engine, convoy_transfer transfer)
-{
-    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
-}
-
-static void expect_data(struct two *two, convoy_transfer loaded)
-{
-    engine_look(two->receiver, loaded);
-    EXPECT_EQUAL(two->receiver->payload.payload_bytes, BYTES);
-    EXPECT(engine_is_filled(two->receiver->views[0].data, BYTES, 7));
-    EXPECT_BYTES(two->receiver->payload.scalars, "{\"seed\":18446744073709551615}", 29);
-}
-
-static void check_descriptor(uint32_t form, uint32_t mode)
-{
-    struct two *two = two_open();
-    convoy_transfer staged = stage_one(two, "by broker");
-    describe(two, staged, form);
-    convoy_transfer loaded = load_start(two, mode, 0);
-    engine_wait(two->receiver, loaded, CONVOY_OK, NULL);
-    expect_data(two, loaded);
-    release(two->sender, staged);
-    expect_data(two, loaded);
-    release(two->receiver, loaded);
-    two_close(two);
-}
 
 static void test_transfer_descriptor_of_either_form_is_loaded(void **state)
 {
@@ -372,18 +264,6 @@ static convoy_transfer send_start(struct two *two, const char *request, uint64_t
     return sent;
 }
 
-static convoy_transfer accept_start(struct two *two, const char *request, uint64_t timeout_ns)
-{
-    const struct convoy_load load = {.struct_size = sizeof load,
-                                     .request = request,
-                                     .request_length = strlen(request),
-                                     .timeout_ns = timeout_ns};
-    convoy_transfer loaded = 0;
-    EXPECT_OK(two->receiver->table->accept_start(two->receiver->handle, &load, &loaded, &two->receiver->error),
-              &two->receiver->error);
-    return loaded;
-}
-
 static void test_transfer_nobody_accepts_so_the_send_times_out_and_memory_returns(void **state)
 {
     (void)state;
@@ -624,84 +504,6 @@ static void test_transfer_disconnect_ends_what_is_open_and_memory_returns(void *
     two_close(two);
 }
 
-/* Two engines that send each other more than they copy at once, by calls that never block: each copier has to stage what the
- * other one follows. */
-static void test_transfer_large_payloads_cross_each_other_while_they_are_staged(void **state)
-{
-    (void)state;
-    struct two *two = two_open();
-    const uint64_t bytes = 6u << 20;
-    uint8_t *memory = malloc(bytes);
-    EXPECT(memory != NULL);
-    engine_fill(memory, bytes, 9);
-    struct engine *ends[2] = {two->sender, two->receiver};
-    const convoy_peer peers[2] = {two->peer, engine_connect(two->receiver, two->sender->info.session)};
-    const struct convoy_tensor_source tensor = engine_tensor(memory, &bytes);
-    const struct convoy_stage stage = engine_stage("crossing", &tensor, 1);
-    for (uint32_t round = 0; round < 20; round++) {
-        convoy_transfer sent[2];
-        convoy_transfer loaded[2];
-        const struct convoy_load load = {.struct_size = sizeof load, .mode = round % 2};
-        for (int i = 0; i < 2; i++) {
-            const struct convoy_send send = {.struct_size = sizeof send, .peer = peers[i]};
-            EXPECT_OK(ends[i]->table->accept_start(ends[i]->handle, &load, &loaded[i], &ends[i]->error), &ends[i]->error);
-            EXPECT_OK(ends[i]->table->send_start(ends[i]->handle, &stage, &send, &sent[i], &ends[i]->error),
-                      &ends[i]->error);
-        }
-        for (int i = 0; i < 2; i++) {
-            while (ends[i]->table->transfer_test(ends[i]->handle, loaded[i], NULL, NULL) == CONVOY_IN_PROGRESS) {
-                (void)poll(NULL, 0, 1);
-            }
-            engine_look(ends[i], loaded[i]);
-            EXPECT(engine_is_filled(ends[i]->views[0].data, bytes, 9));
-            release(ends[i], loaded[i]);
-        }
-        for (int i = 0; i < 2; i++) {
-            engine_wait(ends[i], sent[i], CONVOY_OK, NULL);
-            release(ends[i], sent[i]);
-        }
-    }
-    free(memory);
-    two_close(two);
-}
-
-/* Given up in the middle of being staged: the receiver, who follows it already, learns so at once. */
-static int32_t abort_soon(struct two *two, const uint8_t *memory, const uint64_t *bytes)
-{
-    const struct convoy_tensor_source tensor = engine_tensor(memory, bytes);
-    const struct convoy_stage stage = engine_stage("given up", &tensor, 1);
-    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer};
-    convoy_transfer loaded = accept_start(two, "given up", 0);
-    convoy_transfer sent = 0;
-    EXPECT_OK(two->sender->table->send_start(two->sender->handle, &stage, &send, &sent, &two->sender->error),
-              &two->sender->error);
-    EXPECT_OK(two->sender->table->abort(two->sender->handle, sent, NULL, 0, &two->sender->error), &two->sender->error);
-    int32_t status = two->receiver->table->transfer_wait(two->receiver->handle, loaded, ENGINE_TIMEOUT_NS, NULL, NULL);
-    struct convoy_transfer_result result = {.struct_size = sizeof result};
-    while (result.is_source_free == 0) {
-        (void)two->sender->table->transfer_test(two->sender->handle, sent, &result, NULL);
-    }
-    release(two->sender, sent);
-    release(two->receiver, loaded);
-    return status;
-}
-
-static void test_transfer_abort_while_it_is_staged_ends_the_load_that_follows_it(void **state)
-{
-    (void)state;
-    struct two *two = two_open();
-    const uint64_t bytes = 16u << 20;
-    uint8_t *memory = calloc(1, bytes);
-    EXPECT(memory != NULL);
-    for (uint32_t i = 0; i < 10; i++) {
-        int32_t status = abort_soon(two, memory, &bytes);
-        EXPECT(status == CONVOY_PEER_ERROR || status == CONVOY_OK || status == CONVOY_TIMED_OUT);
-        engine_await_empty(two->sender);
-    }
-    free(memory);
-    two_close(two);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -722,8 +524,6 @@ int main(void)
         cmocka_unit_test(test_transfer_stage_waits_until_its_producer_is_ready),
         cmocka_unit_test(test_transfer_one_staged_buffer_goes_to_several_readers),
         cmocka_unit_test(test_transfer_staged_buffer_is_sent_again_after_a_send_was_released),
-        cmocka_unit_test(test_transfer_large_payloads_cross_each_other_while_they_are_staged),
-        cmocka_unit_test(test_transfer_abort_while_it_is_staged_ends_the_load_that_follows_it),
         cmocka_unit_test(test_transfer_disconnect_ends_what_is_open_and_memory_returns),
     };
     return cmocka_run_group_tests_name("transfer_calls", tests, NULL, NULL);
