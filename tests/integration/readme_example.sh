@@ -52,4 +52,35 @@ done
 CONVOY_LIBRARY=$work/none "$work/host" 0 29471 >"$work/none.out" 2>&1
 [ $? -eq 1 ] && grep -q "^rank 0: .*$work/none" "$work/none.out"
 report readme_example_says_what_is_missing $? "$work/none.out"
+
+# -- the tensor ------------------------------------------------------------------------------------------------------
+
+sed -n '/^<!-- tensor example:/,/^```$/p' README.md | sed '1,2d;$d' >"$work/tensor.c"
+lines=$(wc -l <"$work/tensor.c")
+echo "$lines lines" >"$work/lines"
+[ "$lines" -ge 30 ] && [ "$lines" -le 50 ]
+report readme_tensor_is_printed $? "$work/lines"
+
+command=$(grep -E '^make && gcc .*tensor\.c' README.md | sed -e 's/^make && //' -e "s|build/|$bin/|g" \
+    -e "s|tensor\.c|$work/tensor.c|" -e "s|-o tensor|-o $work/tensor|")
+echo "$command" >"$work/build"
+bash -c "${command:-false}" >>"$work/build" 2>&1
+report readme_tensor_builds_as_printed $? "$work/build"
+
+mkfifo "$work/session"
+"$work/tensor" >"$work/session" 2>"$work/receiver.err" &
+pid=$!
+exec 3<"$work/session"
+read -r -t 20 session <&3
+"$work/tensor" "$session" >"$work/sender" 2>&1
+code=$?
+cat <&3 >"$work/receiver"
+wait $pid
+[ $? -eq 0 ] && [ $code -eq 0 ] && grep -qx 'latents of r1: the last element is 6' "$work/receiver"
+result=$?
+cat "$work/receiver.err" "$work/sender" >>"$work/receiver"
+report readme_tensor_arrives $result "$work/receiver"
+"$work/tensor" 127.0.0.1:1+1 >"$work/nobody" 2>&1
+[ $? -eq 1 ] && grep -q '127.0.0.1:1' "$work/nobody"
+report readme_tensor_says_who_is_not_there $? "$work/nobody"
 [ "$failures" -eq 0 ]
