@@ -29,9 +29,9 @@ POOL_SOURCES := buddy lease pool
 DEVICE_SOURCES := bounce cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
-XFER_SOURCES := ring
-PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync text
-LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync inspect library loader manifest mapped search tables
+XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries introduce load load_start notice peers progress raw ring send session slots stage state view window
+PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
+LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
 CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogram inspect main options perf perf_call perf_rank place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
@@ -44,7 +44,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy copy lease pool ring
+UNIT_TESTS += buddy copy lease pool ring xfer_descriptor xfer_state xfer_wire
 DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
@@ -59,10 +59,10 @@ INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_c
 INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
-ABI_TESTS := hygiene load
+ABI_TESTS := engine_states hygiene load
 FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
-TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks
+TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks engines
 UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case
 TEST_SHIMS := global_ucp old_ucp
 
@@ -243,17 +243,17 @@ $(CONFORMANCE_TESTS:%=$(TEST_BIN)/conformance/test_%): $(call objects,$(addprefi
 $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/fault/,$(FAULT_SOURCES)))
 
 # Brings a malloc family of its own, so it is in no other program.
-$(TEST_BIN)/integration/test_counts: $(OBJ)/tests/lib/count.o
+$(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one
-FAULT_TESTS += open_allocation
-$(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_counts transfer_peers
+FAULT_TESTS += open_allocation transfer_allocation transfer_relay
+$(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
-$(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o
+$(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o $(OBJ)/tests/abi/struct_engines.o
 
 # Tiny plugins that the loader's tests open; one source, one file per kind.
 TINY_PLUGINS := bad_json extra_slots good good_b init_fails needs_gone no_entry no_note no_table refuses short_table too_new
@@ -342,10 +342,10 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 # those that measure; under ThreadSanitizer what threads share.
 TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats tables_pair
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
-             $(filter-out %/test_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
+             $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
-             $(call binaries,abi,threads)
+             $(call binaries,abi,threads) $(call binaries,integration,transfer transfer_calls)
 endif
 
 .PHONY: test-sanitized asan tsan

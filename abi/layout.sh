@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 headers() { # the plugin's ABI; the loader is linked into the host and has no ABI
-    echo base query core poll sync
+    echo base query core poll sync payload transfer
 }
 
 struct_names() {
@@ -80,7 +80,7 @@ check_library() {
         diff "$work/headers/$name" "$path" >"$work/difference" ||
             fault "struct $name in $1 is not that of the headers: $(tr '\n' ' ' <"$work/difference")"
     done
-    for name in convoy_core_table convoy_poll_table convoy_sync_table convoy_host_info; do
+    for name in convoy_core_table convoy_poll_table convoy_sync_table convoy_transfer_table convoy_host_info; do
         [ -s "$work/library/$name" ] || fault "$1 has no DWARF for struct $name; build it with -g"
     done
     [ "$(find "$work/library" -type f | wc -l)" -ge 20 ] || fault "fewer than 20 public structs in the DWARF of $1"

@@ -108,7 +108,7 @@ undo_allocate:
     return status;
 }
 
-/* Closes groups one by one inside one deadline; the first that does not finish stops it. */
+/* Closes groups and engines one by one inside one deadline; the first that does not finish stops it. */
 static int32_t context_shut_groups(struct convoy_context *context, uint64_t timeout_ns, struct convoy_error *error)
 {
     uint64_t deadline = convoy_deadline_after(convoy_now_ns(), timeout_ns);
@@ -125,6 +125,16 @@ static int32_t context_shut_groups(struct convoy_context *context, uint64_t time
     for (struct convoy_group *group = groups; group != NULL; group = group->next) {
         uint64_t left = convoy_deadline_left(convoy_now_ns(), deadline);
         int32_t status = convoy_group_shut(group, left != 0 ? left : 1, error);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+    }
+    (void)pthread_mutex_lock(&context->lock);
+    struct convoy_transfer_engine *engines = context->engines;
+    (void)pthread_mutex_unlock(&context->lock);
+    for (struct convoy_transfer_engine *engine = engines; engine != NULL; engine = engine->next) {
+        uint64_t left = convoy_deadline_left(convoy_now_ns(), deadline);
+        int32_t status = convoy_transfer_engine_shut(engine, left != 0 ? left : 1, error);
         if (status != CONVOY_OK) {
             return status;
         }
@@ -188,6 +198,11 @@ int32_t convoy_context_close(convoy_context *context, uint64_t timeout_ns, struc
         struct convoy_group *next = group->next;
         convoy_group_free(group);
         group = next;
+    }
+    for (struct convoy_transfer_engine *engine = context->engines; engine != NULL;) {
+        struct convoy_transfer_engine *next = engine->next;
+        convoy_transfer_engine_free(engine);
+        engine = next;
     }
     convoy_runtime_destroy(context->runtime);
     context_bury(context);

@@ -15,6 +15,7 @@
 #include "round/engine.h"
 #include "sync/grid.h"
 #include "sync/sync.h"
+#include "xfer/engine.h"
 
 /*
  * The word that tells a process from its forked children: CONVOY_ALIVE_HERE on a page of its own that the kernel wipes
@@ -29,6 +30,7 @@ struct convoy_context {
     struct convoy_runtime *runtime;
     pthread_mutex_t lock; /* protects groups */
     struct convoy_group *groups;
+    struct convoy_transfer_engine *engines; /* under the same lock */
     _Atomic uint32_t is_closing;
     _Atomic uint32_t opening; /* calls that are opening a group right now, and need the context until they end */
     struct convoy_context *buried; /* debug build: the context that was closed before this one */
@@ -73,6 +75,22 @@ struct convoy_group {
     struct convoy_error open_error;
     struct convoy_group_info last; /* of a group whose engine is not asked (any more): see convoy_group_keep_info */
 };
+
+/* A transfer engine as a handle: any number of threads are inside at once; close waits for them. */
+struct convoy_transfer_engine {
+    const _Atomic uint32_t *alive; /* the context's */
+    struct convoy_context *context;
+    struct convoy_transfer_engine *next; /* in context->engines; never unlinked */
+    struct convoy_xfer *xfer;            /* NULL once closed */
+    _Atomic uint32_t state;              /* CONVOY_ENGINE_* */
+    _Atomic uint32_t inside;             /* calls */
+    struct convoy_engine_info last;      /* what info says of a closed one */
+};
+
+/* transfer_engine.c */
+int32_t convoy_transfer_engine_shut(struct convoy_transfer_engine *engine, uint64_t timeout_ns,
+                                    struct convoy_error *error);
+void convoy_transfer_engine_free(struct convoy_transfer_engine *engine);
 
 /* OK, FORKED, or CLOSED (context closing). NULL is INVALID_ARGUMENT. */
 int32_t convoy_context_check(const struct convoy_context *context, struct convoy_error *error);

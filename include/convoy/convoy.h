@@ -4,8 +4,10 @@
 #define CONVOY_CONVOY_H
 
 #include "convoy/core.h"
+#include "convoy/payload.h"
 #include "convoy/poll.h"
 #include "convoy/query.h"
 #include "convoy/sync.h"
+#include "convoy/transfer.h"
 
 #endif

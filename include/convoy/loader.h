@@ -73,6 +73,7 @@ int32_t convoy_loader_inspect(const char *path, struct convoy_file_info *info_ou
 typedef struct convoy_loader convoy_loader;             /* one loaded build */
 typedef struct convoy_host_context convoy_host_context; /* the host's handle of a context */
 typedef struct convoy_host_group convoy_host_group;     /* the host's handle of a group */
+typedef struct convoy_host_engine convoy_host_engine;   /* the host's handle of a transfer engine */
 
 #define CONVOY_LOADER_REQUIRE_ALL 1u /* a refused family fails the open; otherwise only "core" must be agreed */
 
@@ -85,7 +86,7 @@ struct convoy_loader_options {
     convoy_log_fn log;   /* NULL = nowhere; called on the caller's thread */
     void *log_user;
     const char *host_name; /* who asks, for the plugin's logs; ends in a zero; may be NULL */
-    const struct convoy_family_request *families; /* NULL = core, poll and sync as these headers know them */
+    const struct convoy_family_request *families; /* NULL = all four as these headers know them */
     size_t family_count;                          /* at most CONVOY_LOADER_FAMILIES_MAX */
 };
 
@@ -191,6 +192,65 @@ int32_t convoy_host_padded_size(convoy_loader *loader, const struct convoy_sync_
                                 struct convoy_sync_padded *padded_out, struct convoy_error *error);
 int32_t convoy_host_starts(convoy_loader *loader, const struct convoy_sync_padding *input, int64_t extent,
                            int64_t *starts_out, struct convoy_error *error);
+
+/* -- transfer: see convoy_transfer_table --------------------------------------------------------------------------- */
+
+int32_t convoy_host_engine_open(convoy_host_context *context, const struct convoy_transfer_options *options,
+                                convoy_host_engine **engine_out, struct convoy_error *error);
+int32_t convoy_host_engine_close(convoy_host_engine *engine, uint64_t timeout_ns, struct convoy_error *error);
+int32_t convoy_host_engine_info(convoy_host_engine *engine, struct convoy_engine_info *info_out,
+                                struct convoy_error *error);
+int32_t convoy_host_engine_describe(convoy_host_engine *engine, uint32_t topic, struct convoy_text_buffer *text_out,
+                                    struct convoy_error *error);
+int32_t convoy_host_pool_figures(convoy_host_engine *engine, struct convoy_engine_figures *figures_out,
+                                 struct convoy_error *error);
+int32_t convoy_host_pool_fits(convoy_host_engine *engine, const uint64_t *bytes, size_t count,
+                              struct convoy_error *error);
+int32_t convoy_host_pool_resize(convoy_host_engine *engine, uint64_t bytes, struct convoy_error *error);
+int32_t convoy_host_peer_connect(convoy_host_engine *engine, const char *session, size_t session_length,
+                                 uint64_t timeout_ns, convoy_peer *peer_out, struct convoy_error *error);
+int32_t convoy_host_peer_disconnect(convoy_host_engine *engine, convoy_peer peer, struct convoy_error *error);
+int32_t convoy_host_peer_info(convoy_host_engine *engine, convoy_peer peer, struct convoy_peer_info *info_out,
+                              struct convoy_error *error);
+int32_t convoy_host_stage_start(convoy_host_engine *engine, const struct convoy_stage *stage,
+                                convoy_transfer *staged_out, struct convoy_error *error);
+int32_t convoy_host_transfer_descriptor(convoy_host_engine *engine, convoy_transfer staged, uint32_t form,
+                                        struct convoy_text_buffer *text_out, struct convoy_error *error);
+int32_t convoy_host_send_start(convoy_host_engine *engine, const struct convoy_stage *stage,
+                               const struct convoy_send *send, convoy_transfer *transfer_out,
+                               struct convoy_error *error);
+int32_t convoy_host_accept_start(convoy_host_engine *engine, const struct convoy_load *load,
+                                 convoy_transfer *transfer_out, struct convoy_error *error);
+int32_t convoy_host_load_start(convoy_host_engine *engine, const struct convoy_load *load,
+                               convoy_transfer *transfer_out, struct convoy_error *error);
+int32_t convoy_host_transfer_test(convoy_host_engine *engine, convoy_transfer transfer,
+                                  struct convoy_transfer_result *result_out, struct convoy_error *error);
+int32_t convoy_host_transfer_wait(convoy_host_engine *engine, convoy_transfer transfer, uint64_t timeout_ns,
+                                  struct convoy_transfer_result *result_out, struct convoy_error *error);
+int32_t convoy_host_transfer_send(convoy_host_engine *engine, const struct convoy_stage *stage,
+                                  const struct convoy_send *send, convoy_transfer *transfer_out,
+                                  struct convoy_error *error);
+int32_t convoy_host_transfer_accept(convoy_host_engine *engine, const struct convoy_load *load,
+                                    convoy_transfer *transfer_out, struct convoy_error *error);
+int32_t convoy_host_transfer_payload(convoy_host_engine *engine, convoy_transfer transfer,
+                                     struct convoy_payload *payload_out, struct convoy_error *error);
+int32_t convoy_host_transfer_release(convoy_host_engine *engine, convoy_transfer transfer, struct convoy_error *error);
+int32_t convoy_host_transfer_abort(convoy_host_engine *engine, convoy_transfer transfer, const char *reason,
+                                   size_t reason_length, struct convoy_error *error);
+int32_t convoy_host_transfer_reserve(convoy_host_engine *engine, const struct convoy_reserve *reserve,
+                                     struct convoy_reservation *reservation_out, struct convoy_error *error);
+int32_t convoy_host_transfer_query(convoy_host_engine *engine, const struct convoy_transfer_query *query,
+                                   uint64_t timeout_ns, struct convoy_transfer_answer *answer_out,
+                                   struct convoy_error *error);
+int32_t convoy_host_transfer_completions(convoy_host_engine *engine, struct convoy_completion *completions_out,
+                                         size_t stride, size_t capacity, size_t *count_out,
+                                         struct convoy_error *error);
+int32_t convoy_host_memory_register(convoy_host_engine *engine, void *memory, uint64_t bytes,
+                                    struct convoy_error *error);
+int32_t convoy_host_memory_deregister(convoy_host_engine *engine, void *memory, uint64_t bytes,
+                                      struct convoy_error *error);
+int32_t convoy_host_transfer_sync(convoy_host_engine *engine, const struct convoy_raw *raw, uint64_t timeout_ns,
+                                  struct convoy_error *error);
 
 #ifdef __cplusplus
 }

@@ -66,6 +66,19 @@ void convoy_fault_point(const char *name)
         (void)kill(getpid(), SIGKILL);
     }
 }
+
+enum convoy_fault_fate convoy_fault_message(unsigned long long number)
+{
+    static const char *const names[] = {"", "drop:", "twice:", "late:"};
+    const char *wanted = getenv("CONVOY_TEST_MESSAGE");
+    for (size_t fate = CONVOY_FATE_DROP; wanted != NULL && fate <= CONVOY_FATE_LATE; fate++) {
+        size_t length = strlen(names[fate]);
+        if (strncmp(wanted, names[fate], length) == 0 && strtoull(wanted + length, NULL, 10) == number) {
+            return (enum convoy_fault_fate)fate;
+        }
+    }
+    return CONVOY_FATE_USUAL;
+}
 #endif
 
 #ifdef CONVOY_MUTATIONS

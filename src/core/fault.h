@@ -6,6 +6,9 @@
  * that each was reached. CONVOY_KILL_POINT=<name>[:<n>] in the environment kills the process when it passes the point
  * for the n-th time (1 = the first); CONVOY_POINT_HITS=<file> appends the name of each point when it is first passed.
  *
+ * Messages: CONVOY_TEST_MESSAGE=<drop|twice|late>:<n> in the environment does that to the n-th control message (1 = the
+ * first) that a transfer engine says; late = behind the one after it.
+ *
  * Mutations: breaks of the protocol, each of which some test must notice. CONVOY_MUTATION=<name> switches one on.
  */
 #ifndef CONVOY_CORE_FAULT_H
@@ -80,11 +83,19 @@
     X(mac_not_checked)                                                                                                 \
     X(epoch_not_checked)           /* at the rendezvous */
 
+enum convoy_fault_fate { CONVOY_FATE_USUAL = 0, CONVOY_FATE_DROP, CONVOY_FATE_TWICE, CONVOY_FATE_LATE };
+
 #ifdef CONVOY_FAULTS
 void convoy_fault_point(const char *name);
+enum convoy_fault_fate convoy_fault_message(unsigned long long number);
 #define CONVOY_POINT(name) convoy_fault_point(#name)
 #else
 #define CONVOY_POINT(name) ((void)0)
+static inline enum convoy_fault_fate convoy_fault_message(unsigned long long number)
+{
+    (void)number;
+    return CONVOY_FATE_USUAL;
+}
 #endif
 
 #ifdef CONVOY_MUTATIONS

@@ -42,6 +42,12 @@ int32_t convoy_host_context_close(convoy_host_context *context, uint64_t timeout
         convoy_memory_free(group);
         group = next;
     }
+    struct convoy_host_engine *engine = atomic_load(&context->engines);
+    while (engine != NULL) {
+        struct convoy_host_engine *next = engine->next;
+        convoy_memory_free(engine);
+        engine = next;
+    }
     atomic_fetch_sub(&context->loader->context_count, 1);
     convoy_memory_free(context);
     return CONVOY_OK;

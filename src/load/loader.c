@@ -19,6 +19,7 @@ static const struct convoy_family_request known_families[] = {
     KNOWN("core", CONVOY_CORE_MAJOR, CONVOY_CORE_MINOR),
     KNOWN("poll", CONVOY_POLL_MAJOR, CONVOY_POLL_MINOR),
     KNOWN("sync", CONVOY_SYNC_MAJOR, CONVOY_SYNC_MINOR),
+    KNOWN("transfer", CONVOY_TRANSFER_MAJOR, CONVOY_TRANSFER_MINOR),
 };
 
 #define KNOWN_COUNT (sizeof known_families / sizeof known_families[0])

@@ -20,8 +20,8 @@ struct convoy_loader {
 };
 
 /*
- * The handles that hosts hold: {table, inner}. Every host_* function is one load of each and a jump. Groups hang on
- * their context's list and are freed with it, so that a closed group stays valid as a tombstone.
+ * The handles that hosts hold: {table, inner}. Every host_* function is one load of each and a jump. Groups and
+ * engines hang on their context's lists and are freed with it, so that a closed one stays valid as a tombstone.
  */
 struct convoy_host_group {
     const struct convoy_host_tables *tables;
@@ -29,11 +29,18 @@ struct convoy_host_group {
     struct convoy_host_group *next;
 };
 
+struct convoy_host_engine {
+    const struct convoy_host_tables *tables;
+    convoy_transfer_engine *inner;
+    struct convoy_host_engine *next;
+};
+
 struct convoy_host_context {
     const struct convoy_host_tables *tables;
     convoy_context *inner;
     struct convoy_loader *loader;
     _Atomic(struct convoy_host_group *) groups; /* pushed from any thread, taken down in context_close only */
+    _Atomic(struct convoy_host_engine *) engines; /* the same */
 };
 
 static inline int32_t convoy_host_no_handle(struct convoy_error *error, const char *name)

@@ -69,6 +69,64 @@ static int32_t unsupported(struct convoy_error *error, const char *slot)
       (const struct convoy_sync_padding *a, struct convoy_sync_padded *b, struct convoy_error *error))                 \
     X(sync, starts, (const struct convoy_sync_padding *a, int64_t b, int64_t *c, struct convoy_error *error))
 
+#define TRANSFER_SLOTS(X)                                                                                              \
+    X(transfer, engine_open,                                                                                           \
+      (convoy_context *a, const struct convoy_transfer_options *b,                                                     \
+       convoy_transfer_engine **c, struct convoy_error *error))                                                        \
+    X(transfer, engine_close, (convoy_transfer_engine *a, uint64_t b, struct convoy_error *error))                     \
+    X(transfer, engine_info, (convoy_transfer_engine *a, struct convoy_engine_info *b, struct convoy_error *error))    \
+    X(transfer, engine_describe,                                                                                       \
+      (convoy_transfer_engine *a, uint32_t b, struct convoy_text_buffer *c, struct convoy_error *error))               \
+    X(transfer, pool_figures,                                                                                          \
+      (convoy_transfer_engine *a, struct convoy_engine_figures *b, struct convoy_error *error))                        \
+    X(transfer, pool_fits, (convoy_transfer_engine *a, const uint64_t *b, size_t c, struct convoy_error *error))       \
+    X(transfer, pool_resize, (convoy_transfer_engine *a, uint64_t b, struct convoy_error *error))                      \
+    X(transfer, peer_connect,                                                                                          \
+      (convoy_transfer_engine *a, const char *b, size_t c, uint64_t d, convoy_peer *e, struct convoy_error *error))    \
+    X(transfer, peer_disconnect, (convoy_transfer_engine *a, convoy_peer b, struct convoy_error *error))               \
+    X(transfer, peer_info,                                                                                             \
+      (convoy_transfer_engine *a, convoy_peer b, struct convoy_peer_info *c, struct convoy_error *error))              \
+    X(transfer, stage_start,                                                                                           \
+      (convoy_transfer_engine *a, const struct convoy_stage *b, convoy_transfer *c, struct convoy_error *error))       \
+    X(transfer, descriptor,                                                                                            \
+      (convoy_transfer_engine *a, convoy_transfer b, uint32_t c,                                                       \
+       struct convoy_text_buffer *d, struct convoy_error *error))                                                      \
+    X(transfer, send_start,                                                                                            \
+      (convoy_transfer_engine *a, const struct convoy_stage *b, const struct convoy_send *c,                           \
+       convoy_transfer *d, struct convoy_error *error))                                                                \
+    X(transfer, accept_start,                                                                                          \
+      (convoy_transfer_engine *a, const struct convoy_load *b, convoy_transfer *c, struct convoy_error *error))        \
+    X(transfer, load_start,                                                                                            \
+      (convoy_transfer_engine *a, const struct convoy_load *b, convoy_transfer *c, struct convoy_error *error))        \
+    X(transfer, transfer_test,                                                                                         \
+      (convoy_transfer_engine *a, convoy_transfer b, struct convoy_transfer_result *c, struct convoy_error *error))    \
+    X(transfer, transfer_wait,                                                                                         \
+      (convoy_transfer_engine *a, convoy_transfer b, uint64_t c,                                                       \
+       struct convoy_transfer_result *d, struct convoy_error *error))                                                  \
+    X(transfer, send,                                                                                                  \
+      (convoy_transfer_engine *a, const struct convoy_stage *b, const struct convoy_send *c,                           \
+       convoy_transfer *d, struct convoy_error *error))                                                                \
+    X(transfer, accept,                                                                                                \
+      (convoy_transfer_engine *a, const struct convoy_load *b, convoy_transfer *c, struct convoy_error *error))        \
+    X(transfer, payload,                                                                                               \
+      (convoy_transfer_engine *a, convoy_transfer b, struct convoy_payload *c, struct convoy_error *error))            \
+    X(transfer, release, (convoy_transfer_engine *a, convoy_transfer b, struct convoy_error *error))                   \
+    X(transfer, abort,                                                                                                 \
+      (convoy_transfer_engine *a, convoy_transfer b, const char *c, size_t d, struct convoy_error *error))             \
+    X(transfer, reserve,                                                                                               \
+      (convoy_transfer_engine *a, const struct convoy_reserve *b,                                                      \
+       struct convoy_reservation *c, struct convoy_error *error))                                                      \
+    X(transfer, query,                                                                                                 \
+      (convoy_transfer_engine *a, const struct convoy_transfer_query *b, uint64_t c,                                   \
+       struct convoy_transfer_answer *d, struct convoy_error *error))                                                  \
+    X(transfer, completions,                                                                                           \
+      (convoy_transfer_engine *a, struct convoy_completion *b, size_t c, size_t d,                                     \
+       size_t *e, struct convoy_error *error))                                                                         \
+    X(transfer, memory_register, (convoy_transfer_engine *a, void *b, uint64_t c, struct convoy_error *error))         \
+    X(transfer, memory_deregister, (convoy_transfer_engine *a, void *b, uint64_t c, struct convoy_error *error))       \
+    X(transfer, transfer_sync,                                                                                         \
+      (convoy_transfer_engine *a, const struct convoy_raw *b, uint64_t c, struct convoy_error *error))
+
 #define DEFINE_MISSING(family, slot, parameters)                                                                       \
     static int32_t missing_##family##_##slot parameters                                                                \
     {                                                                                                                  \
@@ -80,6 +138,7 @@ static int32_t unsupported(struct convoy_error *error, const char *slot)
 CORE_SLOTS(DEFINE_MISSING)
 POLL_SLOTS(DEFINE_MISSING)
 SYNC_SLOTS(DEFINE_MISSING)
+TRANSFER_SLOTS(DEFINE_MISSING)
 
 /* A slot that was added to a header and not to the list above would stay NULL. */
 #define CHECK_COUNT(family, slots)                                                                                     \
@@ -89,6 +148,7 @@ SYNC_SLOTS(DEFINE_MISSING)
 CHECK_COUNT(core, CORE_SLOTS);
 CHECK_COUNT(poll, POLL_SLOTS);
 CHECK_COUNT(sync, SYNC_SLOTS);
+CHECK_COUNT(transfer, TRANSFER_SLOTS);
 
 void convoy_host_tables_init(struct convoy_host_tables *tables)
 {
@@ -96,6 +156,7 @@ void convoy_host_tables_init(struct convoy_host_tables *tables)
         .core = {.header = {sizeof tables->core, CONVOY_CORE_MAJOR, 0}, CORE_SLOTS(MISSING_ROW)},
         .poll = {.header = {sizeof tables->poll, CONVOY_POLL_MAJOR, 0}, POLL_SLOTS(MISSING_ROW)},
         .sync = {.header = {sizeof tables->sync, CONVOY_SYNC_MAJOR, 0}, SYNC_SLOTS(MISSING_ROW)},
+        .transfer = {.header = {sizeof tables->transfer, CONVOY_TRANSFER_MAJOR, 0}, TRANSFER_SLOTS(MISSING_ROW)},
     };
 }
 
@@ -126,5 +187,7 @@ void convoy_host_tables_take(struct convoy_host_tables *tables, const char *fami
         take_slots(&tables->poll, sizeof tables->poll, table);
     } else if (strcmp(family, "sync") == 0) {
         take_slots(&tables->sync, sizeof tables->sync, table);
+    } else if (strcmp(family, "transfer") == 0) {
+        take_slots(&tables->transfer, sizeof tables->transfer, table);
     }
 }

@@ -12,13 +12,15 @@ struct convoy_host_tables {
     struct convoy_core_table core;
     struct convoy_poll_table poll;
     struct convoy_sync_table sync;
+    struct convoy_transfer_table transfer;
 };
 
 /* Every slot answers UNSUPPORTED, and says which it is. */
 void convoy_host_tables_init(struct convoy_host_tables *tables);
 
 /*
- * Takes over what the plugin's table of one family has. Families other than core, poll, sync: no effect.
+ * Takes over what the plugin's table of one family has. Families other than core, poll, sync, transfer: no
+ * effect.
  * table: NULL = refused, no effect. A slot that is NULL keeps answering UNSUPPORTED.
  */
 void convoy_host_tables_take(struct convoy_host_tables *tables, const char *family,

@@ -10,27 +10,53 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #define NAME_QUOTED 64u
 
-struct convoy_manifest *convoy_manifest_create(uint32_t count, uint32_t list_count, size_t text_bytes,
-                                               char **text_out)
+/* Zeroed memory of the room, or of its own. */
+static char *take_room(struct convoy_manifest_room *room, size_t bytes)
+{
+    if (room == NULL) {
+        return convoy_memory_zalloc(bytes);
+    }
+    if (room->bytes < bytes) {
+        void *memory = convoy_memory_zalloc(bytes);
+        if (memory == NULL) {
+            return NULL;
+        }
+        convoy_memory_free(room->memory);
+        *room = (struct convoy_manifest_room){.memory = memory, .bytes = bytes};
+        return memory;
+    }
+    memset(room->memory, 0, bytes);
+    return room->memory;
+}
+
+struct convoy_manifest *convoy_manifest_create_in(struct convoy_manifest_room *room, uint32_t count,
+                                                  uint32_t list_count, size_t text_bytes, char **text_out)
 {
     struct convoy_manifest *manifest = NULL;
     size_t tensors_at = sizeof *manifest;
     size_t lists_at = tensors_at + count * sizeof *manifest->tensors;
     size_t text_at = lists_at + list_count * sizeof *manifest->lists;
-    char *room = text_bytes <= SIZE_MAX - text_at ? convoy_memory_zalloc(text_at + text_bytes) : NULL;
-    if (room == NULL) {
+    char *memory = text_bytes <= SIZE_MAX - text_at ? take_room(room, text_at + text_bytes) : NULL;
+    if (memory == NULL) {
         return NULL;
     }
-    manifest = (struct convoy_manifest *)(void *)room;
-    manifest->tensors = (struct convoy_tensor *)(void *)(room + tensors_at);
-    manifest->lists = (struct convoy_tensor_list *)(void *)(room + lists_at);
+    manifest = (struct convoy_manifest *)(void *)memory;
+    manifest->tensors = (struct convoy_tensor *)(void *)(memory + tensors_at);
+    manifest->lists = (struct convoy_tensor_list *)(void *)(memory + lists_at);
     manifest->count = count;
     manifest->list_count = list_count;
-    *text_out = room + text_at;
+    *text_out = memory + text_at;
     return manifest;
+}
+
+struct convoy_manifest *convoy_manifest_create(uint32_t count, uint32_t list_count, size_t text_bytes,
+                                               char **text_out)
+{
+    return convoy_manifest_create_in(NULL, count, list_count, text_bytes, text_out);
 }
 
 void convoy_manifest_destroy(struct convoy_manifest *manifest)

@@ -63,6 +63,17 @@ struct convoy_manifest *convoy_manifest_create(uint32_t count, uint32_t list_cou
                                                char **text_out);
 void convoy_manifest_destroy(struct convoy_manifest *manifest);
 
+/* Memory for one manifest after the other. All zero is a valid start; memory is freed by its owner (convoy_memory_free). */
+struct convoy_manifest_room {
+    void *memory;
+    size_t bytes;
+};
+
+/* As create, but in the room, which grows where it must: not to be destroyed, and void when the room is used again.
+ * room NULL: as create. */
+struct convoy_manifest *convoy_manifest_create_in(struct convoy_manifest_room *room, uint32_t count,
+                                                  uint32_t list_count, size_t text_bytes, char **text_out);
+
 /*
  * Computes bytes (those of opaque tensors are given), offsets in the order given, and payload_bytes; then checks it
  * all. INVALID_ARGUMENT or LIMIT with the path; offsets and sizes are undefined then. The caller's storage, no

@@ -278,8 +278,8 @@ static int32_t take_records(struct binary_input *input, struct convoy_manifest *
     return CONVOY_OK;
 }
 
-int32_t convoy_manifest_binary_decode(const uint8_t *bytes, size_t length, struct convoy_manifest **manifest_out,
-                                      struct convoy_error *error)
+int32_t convoy_manifest_binary_decode_in(const uint8_t *bytes, size_t length, struct convoy_manifest_room *room,
+                                         struct convoy_manifest **manifest_out, struct convoy_error *error)
 {
     struct binary_head head = {0};
     char *names = NULL;
@@ -287,7 +287,7 @@ int32_t convoy_manifest_binary_decode(const uint8_t *bytes, size_t length, struc
     if (status != CONVOY_OK) {
         return status;
     }
-    struct convoy_manifest *manifest = convoy_manifest_create(head.tensors, head.lists, head.names, &names);
+    struct convoy_manifest *manifest = convoy_manifest_create_in(room, head.tensors, head.lists, head.names, &names);
     if (manifest == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "manifest: no memory for %u tensors", head.tensors);
     }
@@ -301,9 +301,17 @@ int32_t convoy_manifest_binary_decode(const uint8_t *bytes, size_t length, struc
         status = convoy_manifest_check(manifest, CONVOY_MANIFEST_ALIGNMENT, CONVOY_MALFORMED, error);
     }
     if (status != CONVOY_OK) {
-        convoy_manifest_destroy(manifest);
+        if (room == NULL) {
+            convoy_manifest_destroy(manifest);
+        }
         return status;
     }
     *manifest_out = manifest;
     return CONVOY_OK;
+}
+
+int32_t convoy_manifest_binary_decode(const uint8_t *bytes, size_t length, struct convoy_manifest **manifest_out,
+                                      struct convoy_error *error)
+{
+    return convoy_manifest_binary_decode_in(bytes, length, NULL, manifest_out, error);
 }

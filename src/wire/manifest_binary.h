@@ -44,4 +44,8 @@ int32_t convoy_manifest_binary_encode(const struct convoy_manifest *manifest, ui
 int32_t convoy_manifest_binary_decode(const uint8_t *bytes, size_t length, struct convoy_manifest **manifest_out,
                                       struct convoy_error *error);
 
+/* The same in a room (convoy_manifest_create_in): nothing is given. */
+int32_t convoy_manifest_binary_decode_in(const uint8_t *bytes, size_t length, struct convoy_manifest_room *room,
+                                         struct convoy_manifest **manifest_out, struct convoy_error *error);
+
 #endif

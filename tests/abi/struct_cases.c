@@ -273,6 +273,8 @@ const struct struct_case struct_cases[] = {
     {PART(plugin_info, plugin_info), true, run_plugin_info, false},
     {PART(family_request, request), false, run_request, true},
     {PART(family_answer, answer), true, run_answer, true},
+#define ENGINE_CASE(tag, field, is_out, function, is_array) {PART(tag, engines.field), is_out, function, is_array},
+    STRUCT_ENGINE_CASES(ENGINE_CASE)
 };
 
 const size_t struct_case_count = sizeof struct_cases / sizeof struct_cases[0];
@@ -328,11 +330,13 @@ struct struct_host *struct_host_create(void)
     calls_init(&host->calls, &host->member->plugin, host->member->group, host->alone);
     fill_pure(host);
     fill_query(host);
+    struct_engines_open(host);
     return host;
 }
 
 void struct_host_destroy(struct struct_host *host)
 {
+    struct_engines_close(host);
     plugin_member_destroy(host->member);
     free(host);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every sized struct of the ABI with a call that takes it, and every array that has a stride. The host is a context and a
- * group of one member with a schema, so that every call ends at once.
+ * Every sized struct of the ABI with a call that takes it, and every array that has a stride. The host is a context, a
+ * group of one member with a schema, so that every call ends at once, and two transfer engines.
  */
 #ifndef TESTS_ABI_STRUCT_CASES_H
 #define TESTS_ABI_STRUCT_CASES_H
 
 #include "tests/abi/calls.h"
+#include "tests/abi/struct_engines.h"
 
 #include <stdbool.h>
 
@@ -30,6 +31,7 @@ struct struct_host {
     uint64_t ids[2];
     int64_t tokens[2];
     uint8_t states[2];
+    struct struct_engines engines;
     struct convoy_error error;
 };
 

@@ -53,10 +53,11 @@ static void test_load_all_families_are_agreed_at_the_headers_version(void **stat
 {
     const struct host *host = *state;
     const struct convoy_loader_info *info = convoy_loader_info(host->loader);
-    assert_int_equal(info->family_count, 3);
+    assert_int_equal(info->family_count, 4);
     assert_int_equal(info->answers[0].minor, CONVOY_CORE_MINOR);
     assert_int_equal(info->answers[1].minor, CONVOY_POLL_MINOR);
     assert_int_equal(info->answers[2].minor, CONVOY_SYNC_MINOR);
+    assert_int_equal(info->answers[3].minor, CONVOY_TRANSFER_MINOR);
     assert_string_equal(info->file.soname, CONVOY_SONAME);
     assert_string_equal(info->file.unload, "nodelete");
 }
@@ -125,6 +126,29 @@ static void test_load_closed_group_answers_closed(void **state)
     assert_int_equal(convoy_host_group_close(second, 0, NULL), CONVOY_OK);
 }
 
+static void test_load_engine_behind_the_loaders_handle_stages_and_closes(void **state)
+{
+    const struct host *host = *state;
+    const struct convoy_transfer_options options = {
+        .struct_size = sizeof options, .pool_bytes = 1u << 20, .pool_block_bytes = 4096};
+    const struct convoy_stage stage = {.struct_size = sizeof stage, .request = "r", .request_length = 1};
+    struct convoy_engine_info info = {.struct_size = sizeof info};
+    struct convoy_error error = {.struct_size = sizeof error};
+    convoy_host_context *context = NULL;
+    convoy_host_engine *engine = NULL;
+    convoy_transfer staged = 0;
+    assert_int_equal(convoy_host_context_open(host->loader, NULL, &context, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_engine_open(context, &options, &engine, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_stage_start(engine, &stage, &staged, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_transfer_wait(engine, staged, 0, NULL, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_transfer_release(engine, staged, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_engine_close(engine, 0, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_engine_info(engine, &info, &error), CONVOY_OK);
+    assert_int_equal(info.state, CONVOY_ENGINE_CLOSED);
+    assert_int_equal(convoy_host_engine_info(NULL, &info, &error), CONVOY_INVALID_ARGUMENT);
+    assert_int_equal(convoy_host_context_close(context, 0, &error), CONVOY_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +157,7 @@ int main(void)
         cmocka_unit_test(test_load_reduce_through_the_handle_gives_the_states_back),
         cmocka_unit_test(test_load_pure_functions_work_through_the_loader),
         cmocka_unit_test(test_load_closed_group_answers_closed),
+        cmocka_unit_test(test_load_engine_behind_the_loaders_handle_stages_and_closes),
     };
     return cmocka_run_group_tests_name("load", tests, host_setup, host_teardown);
 }

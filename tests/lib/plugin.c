@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FAMILIES 3
+#define FAMILIES 4
 #define CLOSE_TIMEOUT_NS 5000000000ull
 
 /* build/libconvoy.so.1 for the release variant, build/VARIANT/libconvoy.so.1 for others; the tests lie in
@@ -55,7 +55,8 @@ static struct convoy_family_request request(const char *name)
 
 static void negotiate(struct plugin *plugin)
 {
-    const struct convoy_family_request families[FAMILIES] = {request("core"), request("poll"), request("sync")};
+    const struct convoy_family_request families[FAMILIES] = {request("core"), request("poll"), request("sync"),
+                                                              request("transfer")};
     struct convoy_family_answer answers[FAMILIES] = {0};
     struct convoy_error error = {.struct_size = sizeof error};
     const struct convoy_host_info host = {.struct_size = sizeof host,
@@ -75,6 +76,7 @@ static void negotiate(struct plugin *plugin)
     plugin->core = (const struct convoy_core_table *)(const void *)answers[0].table;
     plugin->poll = (const struct convoy_poll_table *)(const void *)answers[1].table;
     plugin->sync = (const struct convoy_sync_table *)(const void *)answers[2].table;
+    plugin->transfer = (const struct convoy_transfer_table *)(const void *)answers[3].table;
 }
 
 void plugin_load(struct plugin *plugin_out)

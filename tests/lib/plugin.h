@@ -24,6 +24,7 @@ struct plugin {
     const struct convoy_core_table *core;
     const struct convoy_poll_table *poll;
     const struct convoy_sync_table *sync;
+    const struct convoy_transfer_table *transfer;
 };
 
 /* Path of the library: $CONVOY_LIBRARY, else the one that was built with this test program. Static storage. */

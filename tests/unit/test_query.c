@@ -34,7 +34,7 @@ struct asked {
 static void ask_setup(struct asked *asked)
 {
     *asked = (struct asked){
-        .requests = {REQUEST("core", 1, 0, 1, 7), REQUEST("poll", 2, 0, 2, 3), REQUEST("transfer", 1, 0, 1, 0),
+        .requests = {REQUEST("core", 1, 0, 1, 7), REQUEST("poll", 2, 0, 2, 3), REQUEST("unheard", 1, 0, 1, 0),
                      REQUEST("sync", 1, 0, 1, 0)},
         .host = {.struct_size = sizeof(struct convoy_host_info), .family_stride = sizeof(struct convoy_family_request),
                  .family_count = 4},
@@ -59,7 +59,7 @@ static void test_query_answers_each_family_on_its_own(void **state)
     assert_null(asked.answers[1].table);
     assert_non_null(strstr(asked.answers[1].reason, "host wants 2.0 to 2.3, plugin has 1.0 to 1.0"));
     assert_int_equal(asked.answers[2].status, CONVOY_UNSUPPORTED);
-    assert_non_null(strstr(asked.answers[2].reason, "family transfer"));
+    assert_non_null(strstr(asked.answers[2].reason, "family unheard"));
     assert_ptr_equal(asked.answers[3].table, &convoy_sync_table_1_0);
     assert_string_equal(asked.answers[3].reason, "");
 }
@@ -76,11 +76,12 @@ static void test_query_manifest_is_json_and_says_what_is_answered(void **state)
     assert_non_null(manifest);
     assert_string_equal(json_string_value(json_object_get(manifest, "release")), CONVOY_RELEASE);
     json_t *families = json_object_get(manifest, "families");
-    assert_int_equal(json_array_size(families), 3);
-    for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(json_array_size(families), 4);
+    for (size_t i = 0; i < 4; i++) {
         assert_string_equal(json_string_value(json_object_get(json_array_get(families, i), "min")), "1.0");
     }
     assert_string_equal(json_string_value(json_object_get(json_array_get(families, 2), "name")), "sync");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(families, 3), "name")), "transfer");
     assert_string_equal(json_string_value(json_object_get(manifest, "unload")), "nodelete");
     json_decref(manifest);
 }

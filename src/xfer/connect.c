@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connecting to another engine, on the host's thread: hello, introduction, files, proof. */
+#include "xfer/door.h"
+#include "xfer/session.h"
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "net/dial.h"
+#include "net/frame.h"
+#include "net/handshake.h"
+#include "net/message.h"
+#include "net/shared_file.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define AGAIN_MS 2
+
+struct dialing {
+    struct convoy_xfer *engine;
+    struct convoy_session session;
+    struct convoy_wait wait;
+    struct convoy_frame_stream stream;
+    struct convoy_introduction theirs;
+    int ring_fd;
+    int channel;
+};
+
+static int32_t say_hello(struct dialing *dialing, struct convoy_error *error)
+{
+    struct convoy_hello ours;
+    struct convoy_hello theirs;
+    struct convoy_hello_choice choice;
+    int32_t status = convoy_dial(&dialing->session.where, &dialing->wait, &dialing->stream.fd, error);
+    if (status == CONVOY_OK) {
+        status = convoy_handshake_hello(dialing->engine->runtime, &ours, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_handshake_connect(dialing->engine->runtime, dialing->stream.fd, &dialing->wait, &ours, &theirs,
+                                          error);
+    }
+    return status == CONVOY_OK ? convoy_hello_choose(&ours, &theirs, &choice, error) : status;
+}
+
+static int32_t read_refusal(const struct convoy_frame *frame, bool *is_again_out, struct convoy_error *error)
+{
+    struct convoy_notice notice;
+    if (!convoy_notice_decode(frame->body, frame->bytes, &notice)) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "a refusal that cannot be read");
+    }
+    *is_again_out = (notice.flags & CONVOY_NOTICE_RETRY) != 0;
+    return convoy_notice_to_error(&notice, error);
+}
+
+static int32_t introduce(struct dialing *dialing, bool *is_again_out, struct convoy_error *error)
+{
+    struct convoy_introduction ours = dialing->engine->introduction;
+    uint8_t bytes[CONVOY_INTRODUCE_BYTES];
+    struct convoy_frame frame;
+    ours.asked = dialing->session.incarnation;
+    convoy_introduction_encode(&ours, bytes);
+    int32_t status = convoy_frame_queue(&dialing->stream, CONVOY_INTRODUCE_ASK, bytes, sizeof bytes);
+    if (status == CONVOY_OK) {
+        status = convoy_frame_wait_flush(&dialing->stream, &dialing->wait);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_frame_wait_recv(&dialing->stream, &dialing->wait, &frame);
+    }
+    if (status != CONVOY_OK) {
+        return convoy_error_set(error, status, "the connection ended during the introduction, status %d", status);
+    }
+    if (frame.type == CONVOY_INTRODUCE_ANSWER) {
+        status = convoy_introduction_decode(frame.body, frame.bytes, &dialing->theirs, error);
+    } else if (frame.type == CONVOY_INTRODUCE_REFUSED) {
+        status = read_refusal(&frame, is_again_out, error);
+    } else {
+        status = convoy_error_set(error, CONVOY_UNKNOWN_MESSAGE, "an introduction is answered by type %u", frame.type);
+    }
+    convoy_memory_free(frame.body);
+    return status;
+}
+
+static int32_t open_channel(struct dialing *dialing, struct convoy_error *error)
+{
+    struct convoy_local_socket there = dialing->engine->local;
+    struct convoy_local_socket_target target;
+    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, error);
+    there.session = dialing->theirs.socket;
+    if (status == CONVOY_OK) {
+        status = convoy_shared_file_create(CONVOY_RING_BYTES, &dialing->ring_fd, error);
+    }
+    return status == CONVOY_OK ? convoy_local_socket_connect(&there, &target, dialing->wait.deadline_ns,
+                                                             &dialing->channel, error)
+                               : status;
+}
+
+static int32_t exchange_files(struct dialing *dialing, struct convoy_xfer_joined *joined_out, struct convoy_error *error)
+{
+    struct convoy_fd_message *message = convoy_memory_zalloc(sizeof *message);
+    if (message == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a message");
+    }
+    convoy_door_files(dialing->engine, dialing->theirs.nonce, dialing->ring_fd, message);
+    int32_t status = convoy_fd_channel_send(dialing->channel, message, dialing->wait.deadline_ns, error);
+    message->fd_count = 0; /* borrowed */
+    if (status == CONVOY_OK) {
+        status = convoy_fd_channel_recv(dialing->channel, message, dialing->wait.deadline_ns, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_door_take(message, &dialing->theirs, dialing->ring_fd, dialing->channel, joined_out, error);
+        convoy_fd_message_fini(message);
+    } else if (status == CONVOY_TRUNCATED) {
+        status = CONVOY_PEER_LOST;
+    }
+    convoy_memory_free(message);
+    return status;
+}
+
+static int32_t join(struct dialing *dialing, convoy_peer *peer_out, struct convoy_error *error)
+{
+    struct convoy_xfer *engine = dialing->engine;
+    struct convoy_xfer_joined joined;
+    struct convoy_xfer_peer *peer = NULL;
+    int32_t status = exchange_files(dialing, &joined, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    joined.introduction = &dialing->theirs;
+    joined.side = 0;
+    joined.tcp_fd = dialing->stream.fd;
+    convoy_xfer_lock(engine);
+    status = convoy_xfer_check_open(engine, error);
+    if (status == CONVOY_OK) {
+        status = convoy_xfer_peer_add(engine, &joined, &peer, error);
+    }
+    if (status == CONVOY_OK) {
+        dialing->stream.fd = -1; /* the peer's now */
+        peer->is_held = true;
+        *peer_out = convoy_xfer_peer_handle(engine, peer);
+        convoy_xfer_pump(engine);
+    }
+    convoy_xfer_unlock(engine);
+    if (status != CONVOY_OK) {
+        convoy_door_drop(&joined);
+    }
+    return status;
+}
+
+static int32_t dial_once(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
+{
+    dialing->stream = (struct convoy_frame_stream){.fd = -1, .limit = CONVOY_INTRODUCE_BYTES + CONVOY_NOTICE_BYTES_MAX};
+    dialing->ring_fd = dialing->channel = -1;
+    int32_t status = say_hello(dialing, error);
+    if (status == CONVOY_OK) {
+        status = introduce(dialing, is_again_out, error);
+    }
+    if (status == CONVOY_OK) {
+        status = open_channel(dialing, error);
+    }
+    if (status == CONVOY_OK) {
+        status = join(dialing, peer_out, error);
+    }
+    const int files[] = {dialing->ring_fd, dialing->channel};
+    for (size_t i = 0; i < 2; i++) {
+        if (files[i] >= 0) {
+            (void)close(files[i]);
+        }
+    }
+    convoy_frame_close(&dialing->stream);
+    return status;
+}
+
+/* One that is connected already. */
+static bool take_known(struct convoy_xfer *engine, const struct convoy_session *session, convoy_peer *peer_out)
+{
+    convoy_xfer_lock(engine);
+    struct convoy_xfer_peer *peer = convoy_xfer_peer_by_incarnation(engine, session->incarnation);
+    if (peer != NULL) {
+        peer->is_held = true;
+        *peer_out = convoy_xfer_peer_handle(engine, peer);
+    }
+    convoy_xfer_unlock(engine);
+    return peer != NULL;
+}
+
+/* Tells the door which crossing connection goes first. place_out: CONVOY_XFER_DIALS = none was free. */
+static void note_dial(struct convoy_xfer *engine, uint64_t incarnation, uint32_t *place_out)
+{
+    convoy_xfer_lock(engine);
+    uint32_t i = 0;
+    while (i < CONVOY_XFER_DIALS && engine->dials[i] != 0) {
+        i++;
+    }
+    if (i < CONVOY_XFER_DIALS) {
+        engine->dials[i] = incarnation;
+    }
+    convoy_xfer_unlock(engine);
+    *place_out = i;
+}
+
+static void forget_dial(struct convoy_xfer *engine, uint32_t place)
+{
+    if (place < CONVOY_XFER_DIALS) {
+        convoy_xfer_lock(engine);
+        engine->dials[place] = 0;
+        convoy_xfer_unlock(engine);
+    }
+}
+
+int32_t convoy_xfer_connect(struct convoy_xfer *engine, const char *session, size_t length, uint64_t timeout_ns,
+                            convoy_peer *peer_out, struct convoy_error *error)
+{
+    struct dialing dialing = {.engine = engine};
+    int32_t status = convoy_session_parse(session, length, &dialing.session, error);
+    if (status == CONVOY_OK && dialing.session.incarnation == engine->incarnation) {
+        status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "session %.*s is this very engine's", (int)length,
+                                  session);
+    }
+    if (status == CONVOY_OK) {
+        convoy_xfer_lock(engine);
+        status = convoy_xfer_check_open(engine, error);
+        convoy_xfer_unlock(engine);
+    }
+    uint64_t timeout = timeout_ns != 0 ? timeout_ns : engine->options.timeout_ns;
+    dialing.wait = (struct convoy_wait){.cancel_fd = -1, .deadline_ns = convoy_deadline_after(convoy_now_ns(), timeout)};
+    while (status == CONVOY_OK && !take_known(engine, &dialing.session, peer_out)) {
+        bool is_again = false;
+        uint32_t place;
+        note_dial(engine, dialing.session.incarnation, &place);
+        status = dial_once(&dialing, &is_again, peer_out, error);
+        forget_dial(engine, place);
+        if (status == CONVOY_OK) {
+            return CONVOY_OK;
+        }
+        if (is_again && convoy_now_ns() < dialing.wait.deadline_ns) {
+            status = CONVOY_OK;
+            (void)poll(NULL, 0, AGAIN_MS); /* the other's own connection is on its way */
+        }
+    }
+    return status == CONVOY_OK ? CONVOY_OK : convoy_error_prefix(error, status, "connect to %.*s", (int)length, session);
+}

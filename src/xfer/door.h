@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What both ends of a new connection do alike: the files that are handed over the local socket, and taking what came.
+ *
+ *   message   "CVXF" 4 | zero 4 | nonce 16     files: notes, wake, process, then the pool (if it may be read), the ring last
+ *                                              (from the connector only)
+ */
+#ifndef CONVOY_XFER_DOOR_H
+#define CONVOY_XFER_DOOR_H
+
+#include "net/fd_channel.h"
+#include "xfer/parts.h"
+
+#define CONVOY_DOOR_MESSAGE_BYTES (8u + CONVOY_INTRODUCE_NONCE_BYTES)
+
+/* ring_fd: -1 = none. Borrows the files. */
+void convoy_door_files(const struct convoy_xfer *engine, const uint8_t nonce[CONVOY_INTRODUCE_NONCE_BYTES], int ring_fd,
+                       struct convoy_fd_message *message_out);
+
+/* The nonce of a message, NULL: it is none of these. */
+const uint8_t *convoy_door_nonce(const struct convoy_fd_message *message);
+
+/*
+ * Maps what came and proves that it is the introduced engine's memory; takes the files out of the message. On OK all but
+ * introduction, side and tcp_fd of joined_out is set and owned by the caller. ring_fd: of the connector's own; -1 = it is in
+ * the message. channel: that it came by. MALFORMED, UNREACHABLE (the token is another), SYSTEM, NO_MEMORY.
+ */
+int32_t convoy_door_take(struct convoy_fd_message *message, const struct convoy_introduction *introduction, int ring_fd,
+                         int channel, struct convoy_xfer_joined *joined_out, struct convoy_error *error);
+
+/* Takes back what take gave. */
+void convoy_door_drop(struct convoy_xfer_joined *joined);
+
+/* Whether both let the other in: reasons not to are in the text (UNSUPPORTED). */
+int32_t convoy_door_match(const struct convoy_xfer *engine, const struct convoy_introduction *theirs,
+                          struct convoy_local_socket_target *target_out, struct convoy_error *error);
+
+#endif

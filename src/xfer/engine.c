@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing an engine. */
+#include "core/clock.h"
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "net/liveness.h"
+#include "xfer/door.h"
+#include "xfer/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define POOL_BYTES (UINT64_C(256) << 20)
+#define LEASE_NS (60 * CONVOY_NS_PER_S)
+#define TRANSFERS 1024u
+#define TRANSFERS_MAX 65536u
+#define PEERS 64u
+#define PEERS_MAX 1024u
+#define PREALLOC_MAX 256u
+#define NOTE_BLOCK 1024u
+#define NOTE_BYTES_EACH 4096u
+#define NOTE_BYTES_MIN (UINT64_C(4) << 20)
+#define STREAM_FROM (UINT64_C(4) << 20) /* until it is measured: larger than the caches next to a core */
+#define DEFAULT_ADDRESS "tcp://127.0.0.1:0"
+#define CLOSE_STEP_NS (5 * CONVOY_NS_PER_MS)
+
+/* -- options ------------------------------------------------------------------------------------------------------- */
+
+static int32_t load_address(const struct convoy_transfer_options *given, struct convoy_xfer_options *options,
+                            struct convoy_error *error)
+{
+    const char *text = given->address != NULL ? given->address : DEFAULT_ADDRESS;
+    size_t length = given->address != NULL ? given->address_length : sizeof DEFAULT_ADDRESS - 1;
+    struct convoy_rendezvous where;
+    char copy[300] = "";
+    bool is_any = length > 2 && length < sizeof copy && memcmp(text + length - 2, ":0", 2) == 0;
+    if (length < sizeof copy) {
+        memcpy(copy, text, length);
+    }
+    if (is_any) {
+        copy[length - 1] = '1'; /* a port that can be parsed; 0 is put back below */
+    }
+    int32_t status = length < sizeof copy
+                         ? convoy_rendezvous_parse(copy, length, NULL, 0, &where, error)
+                         : convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "%zu bytes, allowed are up to 299", length);
+    if (status != CONVOY_OK) {
+        return convoy_error_prefix(error, status, "option address");
+    }
+    if (strlen(where.host) > CONVOY_SESSION_BYTES - 32) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option address: a host of %zu bytes, allowed are up to %u",
+                                strlen(where.host), CONVOY_SESSION_BYTES - 32);
+    }
+    memcpy(options->host, where.host, sizeof options->host);
+    options->port = is_any ? 0 : where.port;
+    return CONVOY_OK;
+}
+
+static int32_t check_pool(const struct convoy_transfer_options *given, struct convoy_error *error)
+{
+    if (given->pool_kind == CONVOY_MEMORY_DEVICE) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "option pool_kind: this build copies no device memory");
+    }
+    if (given->pool_kind > CONVOY_MEMORY_DEVICE) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option pool_kind is %u, allowed are 0 to %u",
+                                given->pool_kind, CONVOY_MEMORY_DEVICE);
+    }
+    if ((given->pool_kind == CONVOY_MEMORY_HOST) != (given->pool_memory != NULL)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option pool_memory is for pool_kind HOST, which needs it");
+    }
+    if ((given->pool_block_bytes & (given->pool_block_bytes - 1)) != 0) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option pool_block_bytes is %llu, it must be a power of two",
+                                (unsigned long long)given->pool_block_bytes);
+    }
+    return CONVOY_OK;
+}
+
+static int32_t check_number(const char *name, uint64_t value, uint64_t max, struct convoy_error *error)
+{
+    return value <= max ? CONVOY_OK
+                        : convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option %s is %llu, allowed are 0 to %llu", name,
+                                           (unsigned long long)value, (unsigned long long)max);
+}
+
+static int32_t load_options(const struct convoy_runtime *runtime, const struct convoy_transfer_options *given,
+                            struct convoy_xfer_options *options, struct convoy_error *error)
+{
+    *options = (struct convoy_xfer_options){
+        .pool_kind = given->pool_kind,
+        .pool_memory = given->pool_memory,
+        .pool_bytes = given->pool_bytes != 0 || given->pool_memory != NULL ? given->pool_bytes : POOL_BYTES,
+        .block_bytes = given->pool_block_bytes != 0 ? given->pool_block_bytes : CONVOY_BUDDY_BLOCK_BYTES,
+        .lease_ns = given->lease_ns != 0 ? given->lease_ns : LEASE_NS,
+        .timeout_ns = runtime->settings.timeout_ms * CONVOY_NS_PER_MS,
+        .transfer_max = given->transfer_max != 0 ? given->transfer_max : TRANSFERS,
+        .peer_max = given->peer_max != 0 ? given->peer_max : PEERS,
+        .prealloc_count = given->prealloc_count,
+        .prealloc_bytes = given->prealloc_bytes,
+        .is_private = (given->critical_flags & CONVOY_ENGINE_PRIVATE) != 0,
+        .must_notify = (given->hint_flags & CONVOY_ENGINE_NOTIFY) != 0,
+    };
+    if ((given->critical_flags & ~CONVOY_ENGINE_PRIVATE) != 0) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "option critical_flags: 0x%x, known are 0x%x",
+                                given->critical_flags, CONVOY_ENGINE_PRIVATE);
+    }
+    int32_t status = check_pool(given, error);
+    status = status == CONVOY_OK ? check_number("transfer_max", given->transfer_max, TRANSFERS_MAX, error) : status;
+    status = status == CONVOY_OK ? check_number("peer_max", given->peer_max, PEERS_MAX, error) : status;
+    status = status == CONVOY_OK ? check_number("prealloc_count", given->prealloc_count, PREALLOC_MAX, error) : status;
+    return status == CONVOY_OK ? load_address(given, options, error) : status;
+}
+
+/* -- opening ------------------------------------------------------------------------------------------------------- */
+
+static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    const struct convoy_xfer_options *options = &engine->options;
+    uint64_t notes = (uint64_t)options->transfer_max * NOTE_BYTES_EACH;
+    const struct convoy_pool_options pool = {
+        .kind = options->pool_kind == CONVOY_MEMORY_SHARED ? CONVOY_POOL_SHARED : CONVOY_POOL_HOST,
+        .memory = options->pool_memory,
+        .bytes = options->pool_bytes,
+        .block_bytes = options->block_bytes,
+        .lease_max = 2 * options->transfer_max + options->prealloc_count,
+        .reference_max = 4 * options->transfer_max,
+    };
+    const struct convoy_pool_options note = {
+        .kind = CONVOY_POOL_SHARED,
+        .bytes = notes > NOTE_BYTES_MIN ? notes : NOTE_BYTES_MIN,
+        .block_bytes = NOTE_BLOCK,
+        .lease_max = options->transfer_max + 1,
+        .reference_max = 1,
+    };
+    const struct convoy_pool_request token = {
+        .owner = {"token", 5, 1}, .bytes = CONVOY_INTRODUCE_TOKEN_BYTES, .deadline_ns = CONVOY_LEASE_NEVER};
+    struct convoy_slot slot;
+    int32_t status = convoy_pool_open(&pool, &engine->pool, error);
+    if (status == CONVOY_OK) {
+        status = convoy_pool_open(&note, &engine->notes, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_pool_take(engine->notes, &token, &slot, error); /* the first block, at offset 0 */
+    }
+    if (status == CONVOY_OK) {
+        memcpy(slot.address, engine->introduction.token, CONVOY_INTRODUCE_TOKEN_BYTES);
+        engine->introduction.token_address = (uint64_t)(uintptr_t)slot.address;
+        engine->introduction.pool_address = (uint64_t)(uintptr_t)convoy_pool_memory(engine->pool);
+        engine->introduction.pool_bytes = convoy_pool_bytes(engine->pool);
+        status = convoy_xfer_prealloc_open(engine, error);
+    }
+    return status;
+}
+
+static int32_t open_tables(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    uint32_t count = engine->options.transfer_max;
+    engine->entries = convoy_memory_array(count, sizeof *engine->entries);
+    engine->waiting = convoy_memory_array(count, sizeof *engine->waiting);
+    engine->peers = convoy_memory_array(engine->options.peer_max, sizeof *engine->peers);
+    if (engine->entries == NULL || engine->waiting == NULL || engine->peers == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u transfers and %u peers", count,
+                                engine->options.peer_max);
+    }
+    engine->entry_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        engine->entries[i].index = i;
+        engine->entries[i].next = i + 1 < count ? i + 1 : CONVOY_XFER_NOBODY;
+    }
+    engine->free_first = 0;
+    return CONVOY_OK;
+}
+
+static int32_t open_files(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->notify_fd = engine->options.must_notify ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    if (engine->wake_fd < 0 || engine->kick_fd < 0 || (engine->options.must_notify && engine->notify_fd < 0)) {
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "eventfd");
+    }
+    return convoy_liveness_self(&engine->self_pid_fd, error);
+}
+
+static int32_t open_address(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    struct convoy_introduction *own = &engine->introduction;
+    const struct convoy_local_socket_options local = {
+        .session = own->socket, .index = 0, .shared_directory = engine->runtime->settings.shared_directory};
+    int32_t status = convoy_xfer_door_open(engine, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    struct convoy_session session = {.incarnation = engine->incarnation, .where = {.port = engine->options.port}};
+    memcpy(session.where.host, engine->options.host, sizeof session.where.host);
+    if (!convoy_session_format(&session, engine->session)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option address: the session id would have more than %u "
+                                                                "bytes",
+                                CONVOY_SESSION_BYTES);
+    }
+    memcpy(own->session, engine->session, sizeof own->session);
+    return convoy_local_socket_open(&local, &engine->local, &own->keys, error);
+}
+
+static int32_t open_identity(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    struct convoy_introduction *own = &engine->introduction;
+    int32_t status = convoy_runtime_random(&engine->incarnation, sizeof engine->incarnation, error);
+    engine->incarnation += engine->incarnation == 0;
+    if (status == CONVOY_OK) {
+        status = convoy_runtime_random(own->token, sizeof own->token, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_runtime_random(own->socket, sizeof own->socket, error);
+    }
+    own->incarnation = engine->incarnation;
+    own->context = engine->runtime->incarnation;
+    own->pool_bytes = engine->options.pool_bytes;
+    if (engine->options.is_private) {
+        own->flags = CONVOY_INTRODUCE_PRIVATE;
+    } else if (engine->options.pool_kind == CONVOY_MEMORY_HOST) {
+        own->flags = CONVOY_INTRODUCE_PRIVATE | CONVOY_INTRODUCE_BY_PROCESS;
+    }
+    return status;
+}
+
+static int32_t open_threads(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    int32_t status = convoy_runtime_thread_start(engine->runtime, "xfer", convoy_xfer_progress_main, engine,
+                                                 &engine->progress);
+    if (status != CONVOY_OK) {
+        return convoy_error_set_errno(error, status, errno, "start a thread");
+    }
+    status = convoy_runtime_thread_start(engine->runtime, "copy", convoy_xfer_copier_main, engine, &engine->copier);
+    engine->has_threads = true;
+    engine->has_copier = status == CONVOY_OK;
+    return status == CONVOY_OK ? CONVOY_OK : convoy_error_set_errno(error, status, errno, "start a thread");
+}
+
+static void stop_threads(struct convoy_xfer *engine)
+{
+    const uint64_t one = 1;
+    convoy_xfer_lock(engine);
+    engine->must_stop = true;
+    (void)pthread_cond_broadcast(&engine->work);
+    (void)!write(engine->kick_fd, &one, sizeof one);
+    convoy_xfer_unlock(engine);
+    if (engine->has_threads) {
+        convoy_runtime_thread_join(engine->runtime, engine->progress);
+    }
+    if (engine->has_copier) {
+        convoy_runtime_thread_join(engine->runtime, engine->copier);
+    }
+    engine->has_threads = engine->has_copier = false;
+}
+
+/* No thread is left that looks at it. */
+static void destroy(struct convoy_xfer *engine)
+{
+    for (uint32_t i = 0; engine->peers != NULL && i < engine->peer_top; i++) {
+        convoy_xfer_peer_close(&engine->peers[i]);
+    }
+    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_count; i++) {
+        convoy_memory_free(engine->entries[i].room);
+        convoy_memory_free(engine->entries[i].manifest_room.memory);
+        convoy_memory_free(engine->entries[i].pieces);
+    }
+    convoy_xfer_door_close(engine);
+    convoy_local_socket_fini(&engine->local);
+    const int files[] = {engine->wake_fd, engine->kick_fd, engine->notify_fd, engine->self_pid_fd};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (files[i] >= 0) {
+            (void)close(files[i]);
+        }
+    }
+    convoy_pool_close(engine->pool);
+    convoy_pool_close(engine->notes);
+    convoy_memory_free(engine->entries);
+    convoy_memory_free(engine->waiting);
+    convoy_memory_free(engine->peers);
+    convoy_memory_free(engine->preallocs);
+    convoy_memory_free(engine->ranges);
+    (void)pthread_cond_destroy(&engine->work);
+    (void)pthread_mutex_destroy(&engine->lock);
+    convoy_memory_free(engine);
+}
+
+int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_transfer_options *options,
+                         struct convoy_xfer **engine_out, struct convoy_error *error)
+{
+    struct convoy_xfer *engine = convoy_memory_zalloc(sizeof *engine);
+    if (engine == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for an engine");
+    }
+    engine->runtime = runtime;
+    engine->state = CONVOY_ENGINE_OPEN;
+    engine->generation = 1;
+    engine->stream_from = STREAM_FROM;
+    engine->tcp_fd = engine->wake_fd = engine->kick_fd = engine->notify_fd = engine->self_pid_fd = -1;
+    engine->local = (struct convoy_local_socket){.abstract_fd = -1, .path_fd = -1, .directory_fd = -1};
+    engine->active_first = engine->active_last = engine->ended_first = engine->ended_last = CONVOY_XFER_NOBODY;
+    engine->job_first = engine->job_last = engine->free_first = CONVOY_XFER_NOBODY;
+    engine->timer_ns = CONVOY_DEADLINE_NEVER;
+    (void)pthread_mutex_init(&engine->lock, NULL);
+    (void)pthread_cond_init(&engine->work, NULL);
+    int32_t (*const steps[])(struct convoy_xfer *, struct convoy_error *) = {open_identity, open_tables,  open_pools,
+                                                                              open_files,    open_address, open_threads};
+    int32_t status = load_options(runtime, options, &engine->options, error);
+    for (size_t i = 0; status == CONVOY_OK && i < sizeof steps / sizeof steps[0]; i++) {
+        status = steps[i](engine, error);
+    }
+    if (status != CONVOY_OK) {
+        stop_threads(engine);
+        destroy(engine);
+        return status;
+    }
+    *engine_out = engine;
+    return CONVOY_OK;
+}
+
+/* -- closing ------------------------------------------------------------------------------------------------------- */
+
+int32_t convoy_xfer_check_open(const struct convoy_xfer *engine, struct convoy_error *error)
+{
+    return engine->state == CONVOY_ENGINE_OPEN ? CONVOY_OK
+                                               : convoy_error_set(error, CONVOY_CLOSED, "the engine is closing");
+}
+
+/* Ends whatever has no end; what is loaded stays the host's until it releases it. */
+static void end_all(struct convoy_xfer *engine)
+{
+    for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY;) {
+        struct convoy_xfer_entry *entry = &engine->entries[at];
+        bool must_end = !convoy_xfer_state_is_end(entry->state);
+        bool is_out = entry->kind == CONVOY_XFER_SEND && entry->is_lent;
+        bool must_release = entry->kind != CONVOY_XFER_LOAD && !entry->is_released && entry->users == 0;
+        at = entry->next;
+        if (!must_end && !must_release) {
+            continue;
+        }
+        entry->users++;
+        if (must_end) {
+            convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_ABORTED, CONVOY_CANCELED, "the engine is closing");
+        }
+        if (must_end && is_out) {
+            convoy_xfer_send_withdraw(engine, entry);
+        }
+        entry->is_released = entry->is_released || entry->kind != CONVOY_XFER_LOAD;
+        entry->users--;
+        convoy_xfer_entry_settle(engine, entry);
+        at = engine->active_first; /* others may have gone with it */
+    }
+}
+
+/* What still keeps the engine from closing: loads that the host has not released, copies, host threads. */
+static uint32_t count_held(const struct convoy_xfer *engine)
+{
+    uint32_t count = 0;
+    for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
+        const struct convoy_xfer_entry *entry = &engine->entries[at];
+        count += entry->kind == CONVOY_XFER_LOAD && !entry->is_released && entry->state == CONVOY_TRANSFER_LOADED;
+    }
+    return count;
+}
+
+static void say_goodbye(struct convoy_xfer *engine)
+{
+    const struct convoy_xfer_notice goodbye = {.type = CONVOY_SAY_GOODBYE};
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        if (engine->peers[i].state == CONVOY_PEER_IS_CONNECTED) {
+            convoy_xfer_say(engine, &engine->peers[i], &goodbye);
+        }
+    }
+}
+
+int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, struct convoy_error *error)
+{
+    struct convoy_xfer_pausing pausing = {0};
+    uint32_t held = 0;
+    convoy_xfer_lock(engine);
+    engine->state = CONVOY_ENGINE_CLOSING;
+    for (;;) {
+        end_all(engine);
+        convoy_xfer_wake(engine);
+        convoy_xfer_pump(engine);
+        held = count_held(engine);
+        if ((held == 0 && engine->copying_count == 0 && engine->copies == NULL) || convoy_now_ns() >= deadline_ns) {
+            break;
+        }
+        uint64_t step = convoy_deadline_after(convoy_now_ns(), CLOSE_STEP_NS);
+        convoy_xfer_pause(engine, step < deadline_ns ? step : deadline_ns, false, &pausing);
+    }
+    bool is_done = held == 0 && engine->copying_count == 0 && engine->copies == NULL;
+    uint32_t copying = engine->copying_count;
+    if (is_done) {
+        say_goodbye(engine);
+    }
+    convoy_xfer_unlock(engine);
+    if (!is_done) {
+        return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "engine %s: %u loaded transfers are not released, %u copies "
+                                                             "run; close it again",
+                                engine->session, held, copying);
+    }
+    return CONVOY_OK;
+}
+
+void convoy_xfer_destroy(struct convoy_xfer *engine)
+{
+    stop_threads(engine);
+    for (uint32_t i = 0; i < engine->entry_count; i++) { /* views of released loads, manifests of lent stages */
+        convoy_xfer_entry_drop(engine, &engine->entries[i]);
+    }
+    destroy(engine);
+}
+
+/* -- looking ------------------------------------------------------------------------------------------------------- */
+
+void convoy_xfer_info(struct convoy_xfer *engine, struct convoy_engine_info *info_out)
+{
+    convoy_xfer_lock(engine);
+    info_out->state = engine->state;
+    info_out->peer_count = 0;
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        info_out->peer_count += engine->peers[i].state == CONVOY_PEER_IS_CONNECTED;
+    }
+    info_out->transfer_count = engine->used_count;
+    info_out->completion_fd = engine->notify_fd;
+    info_out->incarnation = engine->incarnation;
+    info_out->pool_memory = convoy_pool_memory(engine->pool);
+    info_out->pool_bytes = convoy_pool_bytes(engine->pool);
+    info_out->pool_generation = engine->generation;
+    memcpy(info_out->session, engine->session, sizeof info_out->session);
+    convoy_xfer_unlock(engine);
+}
+
+int32_t convoy_xfer_figures(struct convoy_xfer *engine, struct convoy_engine_figures *out, struct convoy_error *error)
+{
+    struct convoy_pool_figures figures;
+    convoy_xfer_lock(engine);
+    convoy_xfer_pump(engine);
+    out->expired_count = engine->counters[CONVOY_XFER_COUNT_leases_expired];
+    convoy_xfer_unlock(engine);
+    convoy_pool_figures(engine->pool, &figures);
+    const struct convoy_lease_figures *leases = &figures.leases;
+    out->capacity = figures.blocks.capacity;
+    out->block = engine->options.block_bytes;
+    out->asked = figures.blocks.asked;
+    out->taken = figures.blocks.taken;
+    out->free = figures.blocks.free;
+    out->largest_free = figures.blocks.largest_free;
+    out->quarantined = leases->bytes[CONVOY_LEASE_RETIRED];
+    out->taken_count = leases->counts[CONVOY_LEASE_TAKEN];
+    out->ready_count = leases->counts[CONVOY_LEASE_READY];
+    out->quarantined_count = leases->counts[CONVOY_LEASE_RETIRED];
+    out->reader_count = leases->references[CONVOY_REFERENCE_READ];
+    out->exhausted_count = figures.exhausted;
+    out->stale_count = leases->stale;
+    out->fragmentation = figures.blocks.fragmentation;
+#ifdef CONVOY_DEBUG
+    const char *fault = convoy_pool_check(engine->pool);
+    if (fault != NULL) {
+        return convoy_error_set(error, CONVOY_INVARIANT, "pool: %s", fault);
+    }
+#endif
+    (void)error;
+    return CONVOY_OK;
+}
+
+int32_t convoy_xfer_fits(struct convoy_xfer *engine, const uint64_t *bytes, size_t count, struct convoy_error *error)
+{
+    if (bytes == NULL && count != 0) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "bytes is NULL with count %zu", count);
+    }
+    return convoy_pool_fits(engine->pool, bytes, count, error);
+}

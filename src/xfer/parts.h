@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of an engine: what its files share. One lock guards all of it; it is held for bookkeeping only, never while bytes
+ * are copied, a call waits or a host's callback runs. Nobody who holds it takes another lock but the pools'.
+ *
+ *   threads   host threads that call in; the progress thread (messages, deadlines, deaths, connections), which stays out
+ *             of the way while a host thread polls; the copier (large copies that nobody waits for)
+ *   entries   one per transfer, in a table made at open. A stage is used by sends; a send that is lent waits for BACK
+ */
+#ifndef CONVOY_XFER_PARTS_H
+#define CONVOY_XFER_PARTS_H
+
+#include "core/latency.h"
+#include "net/host_map.h"
+#include "net/local_socket.h"
+#include "net/runtime.h"
+#include "pool/pool.h"
+#include "xfer/descriptor.h"
+#include "xfer/engine.h"
+#include "xfer/introduce.h"
+#include "xfer/notice.h"
+#include "xfer/state.h"
+#include "xfer/window.h"
+
+struct pollfd;
+
+#define CONVOY_XFER_NOBODY UINT32_MAX /* no entry, no peer */
+#define CONVOY_XFER_INLINE_BYTES (256u << 10) /* copied at once by whoever comes; more goes to the copier or a waiter */
+#define CONVOY_XFER_EARLY_BYTES (4u << 20)  /* from here on a send with a stage of its own is offered before it is staged */
+#define CONVOY_XFER_CHUNK_BYTES (1u << 20)  /* that the mark moves by */
+#define CONVOY_XFER_DIALS 16u
+#define CONVOY_XFER_TIMELINE 256u /* requests that ended, kept for the timeline */
+
+/* A peer's memory as it is mapped here. It outlives the peer until the last view is released. */
+struct convoy_view {
+    const uint8_t *pool; /* NULL: it cannot be mapped */
+    uint64_t address;    /* then: where it lies in its process; 0 = it cannot be read at all */
+    pid_t pid;
+    int pid_fd; /* own; -1 = none */
+    const uint8_t *notes;
+    size_t pool_bytes;
+    size_t notes_bytes;
+    uint32_t references;
+};
+
+struct convoy_xfer_peer {
+    uint32_t generation; /* of the handle; a free one has state 0 */
+    uint32_t state;      /* CONVOY_PEER_IS_*, 0 = free */
+    uint32_t locality;   /* CONVOY_LOCALITY_* */
+    uint32_t entries;    /* that name it */
+    bool is_held;        /* the host has its handle */
+    bool is_dead;        /* proven */
+    bool is_drained;     /* gone, and it touches nothing of ours any more */
+    int tcp_fd;
+    int wake_fd;
+    int pid_fd;
+    uint64_t incarnation;
+    char session[CONVOY_SESSION_BYTES];
+    struct convoy_view *view;
+    struct convoy_ring ring;
+    void *ring_memory;
+    uint64_t sequence; /* of the last offer to it */
+    struct convoy_window window;
+    uint64_t sent_bytes;
+    uint64_t received_bytes;
+    struct convoy_ring_entry late; /* a test wants it said behind the next one; type 0 = none */
+    struct convoy_ring_entry *backlog; /* what the ring had no room for, in order */
+    uint32_t backlog_first;
+    uint32_t backlog_count;
+    uint32_t backlog_room;
+};
+
+/* One piece of a staged copy. */
+struct convoy_copy_piece {
+    const uint8_t *from;
+    uint64_t to; /* offset in the slot */
+    uint64_t bytes;
+    uint32_t rank; /* 0 = dense */
+    uint32_t item; /* bytes of one element, strided only */
+    uint64_t shape[CONVOY_MANIFEST_RANK_MAX];
+    int64_t strides[CONVOY_MANIFEST_RANK_MAX];
+};
+
+struct convoy_xfer_entry {
+    enum convoy_xfer_kind kind;
+    uint32_t generation;
+    uint32_t index;
+    uint32_t state;
+    int32_t status;
+    uint32_t attempt;
+    uint32_t peer;   /* index, or NOBODY */
+    uint32_t source; /* send: its stage; else NOBODY */
+    uint32_t users;  /* stage: sends of it */
+    uint32_t path;
+    uint32_t retries;
+    uint32_t retries_left;
+    uint32_t retry_after_ms;
+    uint32_t slot_id;
+    uint32_t mode;  /* load: CONVOY_LOAD_* */
+    uint32_t wanted_peer; /* load: only offers of this one, or NOBODY */
+    bool is_hidden; /* the host has no handle of it */
+    bool is_released;
+    bool is_owned; /* stage: by the one send that made it */
+    bool is_queued; /* a copy waits for a thread */
+    bool is_copying;
+    bool is_asking; /* stage: a thread is in its ready callback */
+    bool is_awaited; /* a host thread waits for it, and copies if there is something to copy */
+    bool is_accepting; /* load: waits for any offer that matches */
+    bool is_lent; /* send: the peer may read; load: BACK is owed */
+    bool is_told; /* load: TAKEN was said */
+    bool is_deferred; /* stage: its copy begins when the send of it is offered */
+    bool is_early;    /* load: from what is still being staged */
+    _Atomic bool must_stop; /* load: its copy need not go on */
+    enum convoy_reference reference; /* send: what keeps the payload */
+    const _Atomic uint64_t *mark;    /* load: how far it is staged */
+    bool is_noted; /* its end is in the completions, or was taken from there */
+    bool is_checksummed;
+    bool is_slot_kept; /* slot: preallocated, goes back to the list */
+    uint64_t digest;
+    uint64_t deadline_ns;
+    uint64_t lease_ns;
+    uint64_t retry_ns; /* when to say it again; NEVER */
+    uint64_t retry_step_ns;
+    uint64_t serial;   /* load: the sender's transfer; */
+    uint64_t cookie;   /* hidden send: the asker's */
+    uint64_t sequence; /* of the offer */
+    uint64_t offset;   /* load: of the payload in the sender's pool */
+    uint64_t payload_bytes;
+    uint64_t moved_bytes;
+    uint64_t followed_bytes; /* load: done of what is still being staged */
+    uint64_t filled_bytes; /* slot: written by peers */
+    uint64_t checksum;
+    uint64_t times_ns[CONVOY_TIMES];
+    struct convoy_slot slot; /* in the own pool; lease NONE = none */
+    struct convoy_slot note; /* in the own notes */
+    struct convoy_view *view;
+    const uint8_t *payload; /* where it can be read here */
+    uint8_t *destination;   /* load: the host's; NULL = own pool */
+    uint64_t destination_bytes;
+    uint8_t *room; /* grows, kept for the next transfer: the descriptor as it came */
+    size_t room_bytes;
+    struct convoy_manifest_room manifest_room; /* the same for its manifest, */
+    struct convoy_copy_piece *pieces;          /* and for the pieces of a stage */
+    uint32_t piece_room;
+    uint32_t piece_count;
+    size_t known_bytes; /* of a descriptor in it, decoded before */
+    char *storage;      /* what a JSON descriptor's spans point into */
+    struct convoy_manifest *given; /* the manifest of a JSON descriptor, to be destroyed */
+    struct convoy_descriptor descriptor;
+    convoy_ready_fn ready;
+    void *user;
+    struct convoy_error error;
+    uint32_t request_length;
+    char request[CONVOY_REQUEST_BYTES + 1];
+    uint32_t next; /* in the active list, */
+    uint32_t before;
+    uint32_t next_job; /* the copies to do, */
+    uint32_t next_ended; /* and the completions */
+};
+
+/* An offer that nobody has accepted yet. */
+struct convoy_xfer_waiting {
+    struct convoy_offer offer;
+    uint64_t came_ns;
+    uint32_t peer;
+    uint32_t generation;
+};
+
+/* What a host thread here waits for from a peer. On that thread's stack, in engine->orders meanwhile. */
+struct convoy_xfer_order {
+    struct convoy_xfer_order *next;
+    uint64_t cookie;
+    uint32_t peer;
+    uint32_t generation;
+    bool is_done;
+    struct convoy_reply reply;
+};
+
+/* A copy that a peer has ordered. */
+struct convoy_xfer_copy {
+    struct convoy_xfer_copy *next;
+    struct convoy_raw_order order;
+    struct convoy_slot slot; /* where it goes; lease NONE = registered memory */
+    struct convoy_view *view;
+    uint32_t peer;
+    uint32_t generation;
+};
+
+/* Memory of the host's that raw transfers may touch. */
+struct convoy_xfer_range {
+    uint8_t *memory;
+    uint64_t bytes;
+    uint32_t references;
+    uint32_t reserved;
+};
+
+struct convoy_xfer_prealloc {
+    struct convoy_slot slot;
+    uint64_t filled_bytes; /* written before a request took it */
+    bool is_taken;
+};
+
+/* How long a host thread waits already. All zero at first. */
+struct convoy_xfer_pausing {
+    uint32_t looks;
+    uint64_t since_ns;
+};
+
+#define CONVOY_XFER_COUNTERS(X)                                                                                        \
+    X(staged) X(sent) X(loaded) X(failed) X(aborted) X(released) X(offers) X(offers_late) X(offers_repeated)           \
+    X(replies_late) X(asks) X(asks_refused) X(retries) X(refusals) X(peers_connected) X(peers_lost) X(peers_closed)    \
+    X(malformed) X(leases_expired) X(checksum_errors) X(copied_bytes) X(lent_bytes) X(control_messages) X(raw_orders)  \
+    X(raw_refused) X(reserve_refused)
+
+enum convoy_xfer_counter {
+#define CONVOY_XFER_COUNTER_NUMBER(name) CONVOY_XFER_COUNT_##name,
+    CONVOY_XFER_COUNTERS(CONVOY_XFER_COUNTER_NUMBER)
+#undef CONVOY_XFER_COUNTER_NUMBER
+    CONVOY_XFER_COUNTER_COUNT,
+};
+
+#define CONVOY_XFER_PHASES(X) X(stage) X(send) X(wait) X(load) X(hold)
+
+enum convoy_xfer_phase {
+#define CONVOY_XFER_PHASE_NUMBER(name) CONVOY_XFER_PHASE_##name,
+    CONVOY_XFER_PHASES(CONVOY_XFER_PHASE_NUMBER)
+#undef CONVOY_XFER_PHASE_NUMBER
+    CONVOY_XFER_PHASE_COUNT,
+};
+
+/* One request that ended, for the timeline. */
+struct convoy_xfer_past {
+    char request[64];
+    enum convoy_xfer_kind kind;
+    uint32_t attempt;
+    uint32_t state;
+    int32_t status;
+    uint32_t path;
+    uint64_t bytes;
+    uint64_t times_ns[CONVOY_TIMES];
+};
+
+struct convoy_xfer_pending; /* xfer/door.c: connections on their way in */
+
+struct convoy_xfer {
+    struct convoy_runtime *runtime;
+    struct convoy_xfer_options options;
+    pthread_mutex_t lock;
+    uint32_t state; /* CONVOY_ENGINE_* */
+    uint64_t incarnation;
+    uint64_t generation; /* of the pool */
+    char session[CONVOY_SESSION_BYTES];
+    struct convoy_introduction introduction;
+    struct convoy_pool *pool;
+    struct convoy_pool *notes;
+    size_t stream_from; /* copies of at least so many bytes go past the caches */
+
+    struct convoy_xfer_entry *entries;
+    uint32_t entry_count; /* of the table */
+    uint32_t used_count;
+    uint32_t free_first; /* list by next; last freed, first used: its memory is warm */
+    uint32_t active_first;
+    uint32_t active_last;
+    uint32_t ended_first;
+    uint32_t ended_last;
+    uint32_t ended_count;
+    uint32_t job_first;
+    uint32_t job_last;
+    uint32_t copying_count;
+    uint32_t accepting_count; /* loads that wait for any offer */
+
+    struct convoy_xfer_waiting *waiting; /* ring of offers */
+    uint32_t waiting_count;
+    struct convoy_xfer_order *orders;
+    uint64_t order_count;
+    struct convoy_xfer_copy *copies; /* oldest first */
+    struct convoy_xfer_prealloc *preallocs; /* [options.prealloc_count] */
+
+    struct convoy_xfer_peer *peers; /* [options.peer_max] */
+    uint32_t peer_top;              /* slots that were ever used */
+    uint64_t dials[CONVOY_XFER_DIALS]; /* incarnations that host threads are connecting to; 0 = free */
+
+    struct convoy_xfer_range *ranges;
+    uint32_t range_count;
+    uint32_t range_room;
+    uint32_t range_copies; /* into registered memory, under way */
+
+    uint64_t timer_ns;    /* the earliest deadline or retry */
+    uint64_t attended_ns; /* when a host thread looked last */
+    uint32_t waiters;     /* host threads asleep on wake_fd */
+    bool is_dozing;          /* peers that say something wake this engine */
+    bool is_progress_asleep; /* and nobody else will look */
+    uint64_t progress_until_ns;
+    int wake_fd;
+    int kick_fd;
+    int notify_fd; /* or -1 */
+    bool is_notified;
+    bool must_stop;
+    bool has_threads; /* at least the first of the two */
+    bool has_copier;
+    pthread_t progress;
+    pthread_t copier;
+    pthread_cond_t work; /* for the copier */
+
+    int tcp_fd;
+    struct convoy_local_socket local;
+    struct convoy_xfer_pending *pending;
+    struct pollfd *polls; /* the progress thread's */
+    int self_pid_fd;
+
+    uint64_t counters[CONVOY_XFER_COUNTER_COUNT];
+    struct convoy_latency phases[CONVOY_XFER_PHASE_COUNT];
+    struct convoy_xfer_past past[CONVOY_XFER_TIMELINE];
+    uint32_t past_count;
+};
+
+#define CONVOY_XFER_NOTE(engine, name) ((engine)->counters[CONVOY_XFER_COUNT_##name]++)
+
+static inline void convoy_xfer_lock(struct convoy_xfer *engine)
+{
+    (void)pthread_mutex_lock(&engine->lock);
+}
+
+static inline void convoy_xfer_unlock(struct convoy_xfer *engine)
+{
+    (void)pthread_mutex_unlock(&engine->lock);
+}
+
+/* Everything below: with the lock held. */
+
+/* -- entries.c -- */
+/* A fresh one in its kind's first state, or NULL with LIMIT. */
+struct convoy_xfer_entry *convoy_xfer_entry_new(struct convoy_xfer *engine, enum convoy_xfer_kind kind,
+                                                struct convoy_error *error);
+/* NULL with CLOSED: stale. */
+struct convoy_xfer_entry *convoy_xfer_entry_find(struct convoy_xfer *engine, convoy_transfer transfer,
+                                                 struct convoy_error *error);
+convoy_transfer convoy_xfer_entry_handle(const struct convoy_xfer_entry *entry);
+void convoy_xfer_entry_name(struct convoy_xfer_entry *entry, const char *request, size_t length, uint32_t attempt);
+/* Binds it to a peer, which then stays known until the entry is freed. */
+void convoy_xfer_entry_bind(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t peer);
+/* The one mover: checks the edge. false: not allowed, nothing happened. */
+bool convoy_xfer_entry_move(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t state);
+/* Ends it early, with the reason (error may be NULL: none but the status). */
+void convoy_xfer_entry_fail(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t state,
+                            int32_t status, const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Frees it if nothing needs it any more. */
+void convoy_xfer_entry_settle(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+/* Frees what it holds whatever its state: the engine is being closed. */
+void convoy_xfer_entry_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_timer(struct convoy_xfer *engine, uint64_t at_ns);
+void convoy_xfer_record(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry);
+
+/* -- peers.c -- */
+struct convoy_xfer_peer *convoy_xfer_peer_find(struct convoy_xfer *engine, convoy_peer handle,
+                                               struct convoy_error *error);
+convoy_peer convoy_xfer_peer_handle(const struct convoy_xfer *engine, const struct convoy_xfer_peer *peer);
+struct convoy_xfer_peer *convoy_xfer_peer_by_incarnation(struct convoy_xfer *engine, uint64_t incarnation);
+/* What a connection has given; on OK the peer owns it all. */
+struct convoy_xfer_joined {
+    const struct convoy_introduction *introduction;
+    struct convoy_view *view;
+    void *ring_memory;
+    uint32_t side;
+    int tcp_fd;
+    int wake_fd;
+    int pid_fd;
+};
+int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfer_joined *joined,
+                             struct convoy_xfer_peer **peer_out, struct convoy_error *error);
+/* It is gone: how, and whether it is proven that it touches nothing any more. */
+void convoy_xfer_peer_end(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint32_t state, bool is_dead);
+/* Sends, or keeps for later; wakes the peer if it sleeps. */
+void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_xfer_notice *notice);
+void convoy_xfer_peer_check(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
+void convoy_xfer_peer_flush(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
+/* Closes all it has, whatever its state. */
+void convoy_xfer_peer_close(struct convoy_xfer_peer *peer);
+void convoy_xfer_peer_free(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
+
+/* -- view.c -- (no lock for open) */
+int32_t convoy_view_open(int pool_fd, int notes_fd, struct convoy_view **view_out, struct convoy_error *error);
+/* Whether its pool can be read out of that process, proven by the token there; pid_fd is borrowed. */
+bool convoy_view_try_process(struct convoy_view *view, const struct convoy_introduction *introduction, pid_t pid, int pid_fd);
+/* Copies payload out of it, mapped or not. false: its process is gone, or forbids it. */
+bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from);
+bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES]);
+void convoy_view_put(struct convoy_view *view);
+
+/* -- copying.c: copies outside of the lock -- */
+void convoy_xfer_job_add(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_awaited);
+/* Does this entry's copy on this thread if it waits for one; gives the lock up meanwhile. */
+void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_job_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void *convoy_xfer_copier_main(void *engine);
+void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece);
+
+/* CLOSED unless the engine is open. */
+int32_t convoy_xfer_check_open(const struct convoy_xfer *engine, struct convoy_error *error);
+
+/* -- stage.c, send.c, load.c, slots.c, raw.c -- */
+/* may_defer: the copy of a large one waits for stage_begin. */
+int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage, bool is_awaited,
+                                 bool may_defer, struct convoy_xfer_entry **entry_out, struct convoy_error *error);
+void convoy_xfer_stage_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline,
+                             bool is_awaited);
+_Atomic uint64_t *convoy_xfer_stage_mark(const struct convoy_xfer_entry *entry);
+/* Asks the producer of one that waits for it; gives the lock up meanwhile. [host threads] */
+void convoy_xfer_stage_poll(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline);
+void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_stage_retire(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, enum convoy_lease_end end);
+void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_send_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_send_withdraw(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_send_returned(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, enum convoy_say type,
+                          const struct convoy_reply *reply);
+void convoy_xfer_on_ask(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ask *ask);
+void convoy_xfer_on_query(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ask *ask);
+void convoy_xfer_on_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_offer *offer);
+void convoy_xfer_on_withdraw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
+                             const struct convoy_reply *reply);
+void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply);
+void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw);
+void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
+                             const struct convoy_reply *reply);
+/* -- between load.c and load_start.c */
+bool convoy_xfer_load_room(struct convoy_xfer_entry *entry, size_t bytes);
+bool convoy_xfer_load_wants(const struct convoy_xfer_entry *entry, uint32_t peer, const struct convoy_offer *offer);
+void convoy_xfer_load_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t index,
+                            const struct convoy_offer *offer);
+void convoy_xfer_load_finish(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_waiting_remove(struct convoy_xfer *engine, uint32_t position);
+void convoy_xfer_load_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status);
+void convoy_xfer_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_load_give_back(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_waiting_drop_peer(struct convoy_xfer *engine, uint32_t peer);
+int32_t convoy_xfer_prealloc_open(struct convoy_xfer *engine, struct convoy_error *error);
+bool convoy_xfer_slot_is_open(const struct convoy_xfer *engine, convoy_lease lease);
+void convoy_xfer_copy_run(struct convoy_xfer *engine);
+void convoy_xfer_order_add(struct convoy_xfer *engine, struct convoy_xfer_order *order);
+/* Takes it out of the list again, whatever comes. */
+int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_order *order, uint64_t timeout_ns,
+                               struct convoy_error *error);
+void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes);
+
+/* -- progress.c -- */
+/* All that can be done now: messages, deadlines, retries. */
+void convoy_xfer_pump(struct convoy_xfer *engine);
+/* Wakes host threads that wait for something to end. */
+void convoy_xfer_wake(struct convoy_xfer *engine);
+/* The same, and the progress thread. */
+void convoy_xfer_kick(struct convoy_xfer *engine);
+void *convoy_xfer_progress_main(void *engine);
+/* Waits until something may have changed or the time has come; gives the lock up meanwhile. is_asking: a producer is to be
+ * asked again soon. */
+void convoy_xfer_pause(struct convoy_xfer *engine, uint64_t until_ns, bool is_asking,
+                       struct convoy_xfer_pausing *pausing);
+
+/* -- door.c -- the progress thread's own, no lock */
+int32_t convoy_xfer_door_open(struct convoy_xfer *engine, struct convoy_error *error);
+void convoy_xfer_door_close(struct convoy_xfer *engine);
+uint32_t convoy_xfer_door_polls(struct convoy_xfer *engine, struct pollfd *polls, uint32_t room);
+void convoy_xfer_door_step(struct convoy_xfer *engine);
+uint32_t convoy_xfer_polls_max(uint32_t peer_max);
+
+#endif

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What moves an engine: messages are taken by whoever is there, a host thread that polls or else the progress thread. A ring
+ * says that its reader sleeps only while nobody polls, so between two engines that are polled nothing is ever woken.
+ */
+#include "core/clock.h"
+#include "core/error.h"
+#include "net/liveness.h"
+#include "xfer/parts.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#define TAKE_MAX 256u              /* messages of one peer before the next one's turn */
+#define TICK_NS (2 * CONVOY_NS_PER_MS) /* a host that has polled within it is taken to poll on */
+#define WAITER_TICK_MS 10
+#define IDLE_MS 1000
+#define DOOR_POLLS 96u
+#define POLLS_MAX (4u + DOOR_POLLS + 2u * 1024u)
+#define READY_AGAIN_NS (CONVOY_NS_PER_MS / 5)
+#define LOOKS_BEFORE_YIELD 64u
+
+/* -- messages ------------------------------------------------------------------------------------------------------ */
+
+static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_xfer_notice *notice)
+{
+    switch (notice->type) {
+    case CONVOY_SAY_OFFER:
+        convoy_xfer_on_offer(engine, peer, &notice->body.offer);
+        break;
+    case CONVOY_SAY_TAKEN:
+    case CONVOY_SAY_BACK:
+        convoy_xfer_on_reply(engine, peer, notice->type, &notice->body.reply);
+        break;
+    case CONVOY_SAY_WITHDRAW:
+        convoy_xfer_on_withdraw(engine, peer, &notice->body.reply);
+        break;
+    case CONVOY_SAY_ASK:
+        convoy_xfer_on_ask(engine, peer, &notice->body.ask);
+        break;
+    case CONVOY_SAY_GRANT:
+        convoy_xfer_on_grant(engine, peer, &notice->body.reply);
+        break;
+    case CONVOY_SAY_RAW:
+        convoy_xfer_on_raw(engine, peer, &notice->body.raw);
+        break;
+    case CONVOY_SAY_RAW_DONE:
+    case CONVOY_SAY_ANSWER:
+        convoy_xfer_on_raw_done(engine, peer, &notice->body.reply);
+        break;
+    case CONVOY_SAY_QUERY:
+        convoy_xfer_on_query(engine, peer, &notice->body.ask);
+        break;
+    case CONVOY_SAY_GOODBYE:
+        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, false);
+        break;
+    case CONVOY_SAY_NONE:
+    case CONVOY_SAY_TYPES:
+        break;
+    }
+}
+
+static void pump_peer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
+{
+    struct convoy_ring_entry entry;
+    struct convoy_xfer_notice notice;
+    convoy_xfer_peer_flush(engine, peer);
+    for (uint32_t i = 0; i < TAKE_MAX && peer->ring_memory != NULL; i++) {
+        enum convoy_ring_status status = convoy_ring_take(&peer->ring, &entry);
+        if (status == CONVOY_RING_EMPTY) {
+            return;
+        }
+        bool is_gone = peer->state != CONVOY_PEER_IS_CONNECTED;
+        if (status != CONVOY_RING_OK || !convoy_xfer_notice_unpack(&entry, &notice)) {
+            if (!is_gone) {
+                CONVOY_XFER_NOTE(engine, malformed);
+                convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
+            }
+            return;
+        }
+        /* What comes from one that is gone only gives back. */
+        if (!is_gone || notice.type == CONVOY_SAY_BACK || notice.type == CONVOY_SAY_TAKEN) {
+            dispatch(engine, peer, &notice);
+            convoy_xfer_peer_free(engine, peer);
+        }
+    }
+}
+
+/* -- deadlines ----------------------------------------------------------------------------------------------------- */
+
+static void timed_out(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t now_ns)
+{
+    bool is_lease = entry->state == CONVOY_TRANSFER_STAGED || entry->kind == CONVOY_XFER_SLOT;
+    bool is_out = entry->kind == CONVOY_XFER_SEND && entry->is_lent;
+    if (entry->state == CONVOY_TRANSFER_STAGED && entry->users != 0) { /* in flight: what is sent is not swept */
+        entry->deadline_ns = convoy_deadline_after(now_ns, entry->lease_ns);
+        return;
+    }
+    entry->users++;
+    if (is_lease) {
+        CONVOY_XFER_NOTE(engine, leases_expired);
+    }
+    convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_TIMED_OUT, "%s in state %s",
+                           is_lease ? "its lease has expired" : "its deadline has passed",
+                           convoy_xfer_state_name(entry->state));
+    entry->deadline_ns = CONVOY_DEADLINE_NEVER;
+    if (is_out) {
+        convoy_xfer_send_withdraw(engine, entry);
+    }
+    entry->users--;
+    convoy_xfer_entry_settle(engine, entry);
+}
+
+static bool is_due(const struct convoy_xfer_entry *entry, uint64_t now_ns)
+{
+    return entry->deadline_ns <= now_ns || entry->retry_ns <= now_ns;
+}
+
+static void act(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t now_ns)
+{
+    bool is_over = convoy_xfer_state_is_end(entry->state) && entry->state != CONVOY_TRANSFER_STAGED;
+    if (entry->deadline_ns <= now_ns && is_over) {
+        entry->deadline_ns = CONVOY_DEADLINE_NEVER;
+    } else if (entry->deadline_ns <= now_ns) {
+        timed_out(engine, entry, now_ns);
+    } else if (entry->kind == CONVOY_XFER_SEND) {
+        convoy_xfer_send_again(engine, entry);
+    } else if (entry->kind == CONVOY_XFER_LOAD && entry->state == CONVOY_TRANSFER_WAITING) {
+        entry->retries++;
+        CONVOY_XFER_NOTE(engine, retries);
+        convoy_xfer_load_again(engine, entry);
+    } else {
+        entry->retry_ns = CONVOY_DEADLINE_NEVER;
+    }
+}
+
+/* Whatever is due; ending one may free others, so the list is looked at afresh each time. */
+static void pump_timers(struct convoy_xfer *engine, uint64_t now_ns)
+{
+    uint32_t at = engine->active_first;
+    engine->timer_ns = CONVOY_DEADLINE_NEVER;
+    while (at != CONVOY_XFER_NOBODY) {
+        struct convoy_xfer_entry *entry = &engine->entries[at];
+        if (is_due(entry, now_ns)) {
+            act(engine, entry, now_ns);
+            at = engine->active_first;
+            continue;
+        }
+        convoy_xfer_timer(engine, entry->deadline_ns);
+        convoy_xfer_timer(engine, entry->retry_ns);
+        at = entry->next;
+    }
+}
+
+/* -- sleeping ------------------------------------------------------------------------------------------------------ */
+
+static void awake_all(struct convoy_xfer *engine)
+{
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        if (engine->peers[i].ring_memory != NULL) {
+            convoy_ring_awake(&engine->peers[i].ring);
+        }
+    }
+    engine->is_dozing = false;
+}
+
+/* false: something is there already. */
+static bool doze_all(struct convoy_xfer *engine)
+{
+    engine->is_dozing = true;
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        struct convoy_xfer_peer *peer = &engine->peers[i];
+        if (peer->ring_memory != NULL && !peer->ring.is_malformed &&
+            (peer->backlog_count != 0 || !convoy_ring_doze(&peer->ring))) {
+            awake_all(engine);
+            return false;
+        }
+    }
+    return true;
+}
+
+void convoy_xfer_wake(struct convoy_xfer *engine)
+{
+    const uint64_t one = 1;
+    if (engine->waiters != 0) {
+        (void)!write(engine->wake_fd, &one, sizeof one);
+    }
+}
+
+void convoy_xfer_kick(struct convoy_xfer *engine)
+{
+    const uint64_t one = 1;
+    (void)!write(engine->kick_fd, &one, sizeof one);
+    convoy_xfer_wake(engine);
+}
+
+void convoy_xfer_pump(struct convoy_xfer *engine)
+{
+    if (engine->is_dozing) {
+        awake_all(engine);
+        if (engine->is_progress_asleep) { /* it relies on being woken by peers, who now wake nobody */
+            engine->is_progress_asleep = false;
+            convoy_xfer_kick(engine);
+        }
+    }
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        if (engine->peers[i].ring_memory != NULL) {
+            pump_peer(engine, &engine->peers[i]);
+        }
+    }
+    uint64_t now = convoy_now_ns();
+    if (now >= engine->timer_ns) {
+        pump_timers(engine, now);
+    }
+}
+
+static void drain(int fd)
+{
+    uint64_t count;
+    (void)!read(fd, &count, sizeof count);
+}
+
+static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
+{
+    uint64_t end = engine->timer_ns < until_ns ? engine->timer_ns : until_ns;
+    struct pollfd polls = {.fd = engine->wake_fd, .events = POLLIN};
+    engine->waiters++;
+    if (doze_all(engine)) {
+        convoy_xfer_unlock(engine);
+        (void)poll(&polls, 1, convoy_deadline_poll_ms(convoy_now_ns(), end));
+        convoy_xfer_lock(engine);
+        if (engine->waiters == 1) { /* the last one: what woke it concerns nobody else */
+            drain(engine->wake_fd);
+        }
+    }
+    engine->waiters--;
+    engine->attended_ns = convoy_now_ns();
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+void convoy_xfer_pause(struct convoy_xfer *engine, uint64_t until_ns, bool is_asking,
+                       struct convoy_xfer_pausing *pausing)
+{
+    uint64_t now = convoy_now_ns();
+    uint64_t yield_ns = engine->runtime->settings.yield_us * 1000;
+    pausing->since_ns = pausing->looks++ == 0 ? now : pausing->since_ns;
+    if (now - pausing->since_ns >= yield_ns) {
+        uint64_t again = convoy_deadline_after(now, READY_AGAIN_NS);
+        sleep_waiter(engine, is_asking && again < until_ns ? again : until_ns);
+        return;
+    }
+    convoy_xfer_unlock(engine);
+    if (pausing->looks < LOOKS_BEFORE_YIELD && engine->runtime->settings.spin_pauses != 0) {
+        relax();
+    } else {
+        (void)sched_yield();
+    }
+    convoy_xfer_lock(engine);
+}
+
+/* -- the progress thread ------------------------------------------------------------------------------------------- */
+
+/* What it sleeps on: its own kick, what peers wake it by, connections, deaths. */
+static uint32_t gather_polls(struct convoy_xfer *engine, struct pollfd *polls, bool is_mine)
+{
+    uint32_t count = 0;
+    polls[count++] = (struct pollfd){.fd = engine->kick_fd, .events = POLLIN};
+    polls[count++] = (struct pollfd){.fd = is_mine && engine->waiters == 0 ? engine->wake_fd : -1, .events = POLLIN};
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        const struct convoy_xfer_peer *peer = &engine->peers[i];
+        bool is_watched = peer->state != 0 && !peer->is_dead && peer->pid_fd >= 0;
+        polls[count++] = (struct pollfd){.fd = is_watched ? peer->pid_fd : -1, .events = POLLIN};
+        polls[count++] = (struct pollfd){.fd = peer->state == CONVOY_PEER_IS_CONNECTED ? peer->tcp_fd : -1,
+                                         .events = POLLIN};
+    }
+    return count;
+}
+
+/* Deaths are proven by the process; an end of the connection alone ends the transfers, not the quarantine. What the peer
+ * said before is taken first. */
+static void note_deaths(struct convoy_xfer *engine, const struct pollfd *polls, uint32_t peer_count)
+{
+    for (uint32_t i = 0; i < peer_count && i < engine->peer_top; i++) {
+        struct convoy_xfer_peer *peer = &engine->peers[i];
+        const struct pollfd *process = &polls[2 + 2 * i];
+        const struct pollfd *link = &polls[3 + 2 * i];
+        bool is_dead = process->fd >= 0 && process->fd == peer->pid_fd && (process->revents & POLLIN) != 0;
+        bool is_cut = link->fd >= 0 && link->fd == peer->tcp_fd && link->revents != 0;
+        if ((is_dead || is_cut) && peer->state != 0 && !peer->is_dead) {
+            pump_peer(engine, peer);
+        }
+        if (is_dead && peer->state != 0 && !peer->is_dead) {
+            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, true);
+        } else if (is_cut && peer->state == CONVOY_PEER_IS_CONNECTED) {
+            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
+        }
+    }
+}
+
+static int progress_timeout(const struct convoy_xfer *engine, bool is_mine)
+{
+    if (!is_mine) {
+        return engine->waiters != 0 ? WAITER_TICK_MS : (int)(TICK_NS / CONVOY_NS_PER_MS);
+    }
+    int ms = convoy_deadline_poll_ms(convoy_now_ns(), engine->timer_ns);
+    return ms < IDLE_MS ? ms : IDLE_MS;
+}
+
+static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)
+{
+    bool is_mine = engine->waiters == 0 && convoy_now_ns() - engine->attended_ns > TICK_NS;
+    if (is_mine || !engine->is_dozing) {
+        if (is_mine) {
+            convoy_xfer_pump(engine);
+        }
+        if ((is_mine || engine->waiters != 0) && !doze_all(engine)) {
+            convoy_xfer_pump(engine); /* it came in between */
+            return;
+        }
+    }
+    uint32_t peer_count = engine->peer_top;
+    uint32_t count = gather_polls(engine, polls, is_mine);
+    int timeout = progress_timeout(engine, is_mine);
+    engine->is_progress_asleep = is_mine;
+    engine->progress_until_ns = convoy_deadline_after(convoy_now_ns(), (uint64_t)(uint32_t)timeout * CONVOY_NS_PER_MS);
+    convoy_xfer_unlock(engine);
+    count += convoy_xfer_door_polls(engine, polls + count, DOOR_POLLS);
+    (void)poll(polls, count, timeout);
+    convoy_xfer_door_step(engine);
+    if ((polls[0].revents & POLLIN) != 0) {
+        drain(engine->kick_fd);
+    }
+    convoy_xfer_lock(engine);
+    engine->is_progress_asleep = false;
+    if (polls[1].fd >= 0 && (polls[1].revents & POLLIN) != 0) {
+        drain(engine->wake_fd);
+    }
+    note_deaths(engine, polls, peer_count);
+}
+
+void *convoy_xfer_progress_main(void *argument)
+{
+    struct convoy_xfer *engine = argument;
+    convoy_xfer_lock(engine);
+    while (!engine->must_stop) {
+        progress_once(engine, engine->polls);
+    }
+    convoy_xfer_unlock(engine);
+    return NULL;
+}
+
+uint32_t convoy_xfer_polls_max(uint32_t peer_max)
+{
+    return 4 + DOOR_POLLS + 2 * peer_max;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Receive slots: reserved for a request, all or none, from the pool or from those that were made at open. */
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/utf8.h"
+#include "xfer/parts.h"
+
+#include <string.h>
+
+#define RETRY_AFTER_MS 10u
+#define COUNT_MAX 256u
+
+/* -- slots made at open -------------------------------------------------------------------------------------------- */
+
+int32_t convoy_xfer_prealloc_open(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    const struct convoy_pool_request request = {.owner = {"preallocated", 12, 1},
+                                                .bytes = engine->options.prealloc_bytes,
+                                                .now_ns = convoy_now_ns(),
+                                                .deadline_ns = CONVOY_LEASE_NEVER};
+    if (engine->options.prealloc_count == 0) {
+        return CONVOY_OK;
+    }
+    engine->preallocs = convoy_memory_array(engine->options.prealloc_count, sizeof *engine->preallocs);
+    if (engine->preallocs == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for preallocated slots");
+    }
+    for (uint32_t i = 0; i < engine->options.prealloc_count; i++) {
+        int32_t status = convoy_pool_take(engine->pool, &request, &engine->preallocs[i].slot, error);
+        if (status != CONVOY_OK) {
+            return convoy_error_prefix(error, status, "preallocated slot %u of %u", i + 1, engine->options.prealloc_count);
+        }
+    }
+    return CONVOY_OK;
+}
+
+/* The smallest that fits, or the one that is asked for. */
+static struct convoy_xfer_prealloc *find_prealloc(struct convoy_xfer *engine, uint32_t slot_id, uint64_t bytes)
+{
+    struct convoy_xfer_prealloc *best = NULL;
+    for (uint32_t i = 0; i < engine->options.prealloc_count; i++) {
+        struct convoy_xfer_prealloc *one = &engine->preallocs[i];
+        if (one->is_taken || one->slot.bytes < bytes || (slot_id != 0 && slot_id != i + 1)) {
+            continue;
+        }
+        best = best == NULL || one->slot.bytes < best->slot.bytes ? one : best;
+    }
+    return best;
+}
+
+/* -- one slot ------------------------------------------------------------------------------------------------------ */
+
+static int32_t slot_memory(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
+                           const struct convoy_reserve *reserve, uint64_t bytes, struct convoy_error *error)
+{
+    const struct convoy_lease_owner owner = {entry->request, entry->request_length, entry->attempt};
+    struct convoy_xfer_prealloc *kept =
+        reserve->prealloc == CONVOY_PREALLOC_NEVER ? NULL : find_prealloc(engine, reserve->slot_id, bytes);
+    if (kept != NULL) {
+        int32_t status = convoy_pool_adopt(engine->pool, kept->slot.lease, &owner, CONVOY_LEASE_NEVER, error);
+        if (status == CONVOY_OK) {
+            kept->is_taken = true;
+            entry->slot = kept->slot;
+            entry->slot_id = (uint32_t)(kept - engine->preallocs) + 1;
+            entry->filled_bytes = kept->filled_bytes;
+            kept->filled_bytes = 0;
+        }
+        return status;
+    }
+    if (reserve->slot_id != 0 || reserve->prealloc == CONVOY_PREALLOC_ONLY) {
+        return convoy_error_set(error, CONVOY_NOT_FOUND, "no free preallocated slot %u for %llu bytes among %u",
+                                reserve->slot_id, (unsigned long long)bytes, engine->options.prealloc_count);
+    }
+    const struct convoy_pool_request request = {
+        .owner = owner, .bytes = bytes, .now_ns = convoy_now_ns(), .deadline_ns = CONVOY_LEASE_NEVER};
+    return convoy_pool_take(engine->pool, &request, &entry->slot, error);
+}
+
+/* Bytes that came before the request was known here count. */
+static void slot_filled(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    if (entry->filled_bytes != 0) {
+        (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_FILLING);
+    }
+    if (entry->filled_bytes != 0 && entry->filled_bytes >= entry->payload_bytes) {
+        entry->times_ns[CONVOY_TIME_LOADED] = convoy_now_ns();
+        (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_FILLED);
+    }
+}
+
+void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    if (entry->slot.lease == CONVOY_LEASE_NONE) {
+        return;
+    }
+    if (entry->slot_id != 0) {
+        engine->preallocs[entry->slot_id - 1].is_taken = false;
+    } else {
+        (void)convoy_pool_retire(engine->pool, entry->slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
+    }
+    entry->slot.lease = CONVOY_LEASE_NONE;
+}
+
+void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes)
+{
+    for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
+        struct convoy_xfer_entry *entry = &engine->entries[at];
+        if (entry->kind == CONVOY_XFER_SLOT && entry->slot.lease == slot->lease) {
+            entry->filled_bytes += bytes;
+            slot_filled(engine, entry);
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < engine->options.prealloc_count; i++) {
+        if (engine->preallocs[i].slot.lease == slot->lease) {
+            engine->preallocs[i].filled_bytes += bytes;
+        }
+    }
+}
+
+/* Whether a peer may write there: a slot that waits for bytes, never what was staged or loaded. */
+bool convoy_xfer_slot_is_open(const struct convoy_xfer *engine, convoy_lease lease)
+{
+    for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
+        const struct convoy_xfer_entry *entry = &engine->entries[at];
+        if (entry->kind == CONVOY_XFER_SLOT && entry->slot.lease == lease) {
+            return entry->state == CONVOY_TRANSFER_RESERVED || entry->state == CONVOY_TRANSFER_FILLING;
+        }
+    }
+    for (uint32_t i = 0; i < engine->options.prealloc_count; i++) {
+        if (engine->preallocs[i].slot.lease == lease) {
+            return !engine->preallocs[i].is_taken;
+        }
+    }
+    return false;
+}
+
+/* -- the host's call ----------------------------------------------------------------------------------------------- */
+
+static int32_t check_reserve(const struct convoy_reserve *reserve, const struct convoy_reservation *reservation,
+                             struct convoy_error *error)
+{
+    if (reserve->request == NULL || reserve->request_length == 0 || reserve->request_length > CONVOY_REQUEST_BYTES ||
+        !convoy_utf8_is_clean(reserve->request, reserve->request_length)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "reserve.request of %zu bytes, allowed are 1 to %u of UTF-8 without control characters",
+                                reserve->request_length, CONVOY_REQUEST_BYTES);
+    }
+    if (reserve->count == 0 || reserve->count > COUNT_MAX || reserve->bytes == NULL) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "reserve.count is %zu, allowed are 1 to %u with bytes",
+                                reserve->count, COUNT_MAX);
+    }
+    if (reserve->prealloc > CONVOY_PREALLOC_ONLY || (reserve->slot_id != 0 && reserve->count != 1)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "reserve.prealloc is %u, allowed are 0 to %u; slot_id %u needs count 1", reserve->prealloc,
+                                CONVOY_PREALLOC_ONLY, reserve->slot_id);
+    }
+    if (reservation->slot_capacity < reserve->count || reservation->slots == NULL) {
+        return convoy_error_set(error, CONVOY_BUFFER_TOO_SMALL, "reservation.slot_capacity is %zu, count is %zu",
+                                reservation->slot_capacity, reserve->count);
+    }
+    return CONVOY_OK;
+}
+
+static int32_t reserve_one(struct convoy_xfer *engine, const struct convoy_reserve *reserve, uint64_t bytes,
+                           struct convoy_reserved_slot *slot_out, struct convoy_error *error)
+{
+    struct convoy_xfer_entry *entry = convoy_xfer_entry_new(engine, CONVOY_XFER_SLOT, error);
+    if (entry == NULL) {
+        return CONVOY_LIMIT;
+    }
+    uint64_t lease = reserve->lease_ns != 0 ? reserve->lease_ns : engine->options.lease_ns;
+    convoy_xfer_entry_name(entry, reserve->request, reserve->request_length, reserve->attempt != 0 ? reserve->attempt : 1);
+    entry->payload_bytes = bytes;
+    int32_t status = slot_memory(engine, entry, reserve, bytes, error);
+    if (status != CONVOY_OK) {
+        entry->is_hidden = entry->is_released = true;
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "no slot");
+        return status;
+    }
+    entry->deadline_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_STARTED], lease);
+    convoy_xfer_timer(engine, entry->deadline_ns);
+    slot_filled(engine, entry);
+    *slot_out = (struct convoy_reserved_slot){
+        .transfer = convoy_xfer_entry_handle(entry),
+        .address = entry->slot.address,
+        .offset = entry->slot.offset,
+        .bytes = entry->slot.bytes,
+        .slot_id = entry->slot_id,
+    };
+    return CONVOY_OK;
+}
+
+static void give_up(struct convoy_xfer *engine, const struct convoy_reserved_slot *slots, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, slots[i].transfer, NULL);
+        if (entry != NULL) {
+            entry->is_hidden = entry->is_released = true;
+            convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_ABORTED, CONVOY_CANCELED, "not all slots fit");
+        }
+    }
+}
+
+int32_t convoy_xfer_reserve(struct convoy_xfer *engine, const struct convoy_reserve *reserve,
+                            struct convoy_reserved_slot *slots_out, struct convoy_reservation *reservation_out,
+                            struct convoy_error *error)
+{
+    struct convoy_pool_figures figures;
+    int32_t status = check_reserve(reserve, reservation_out, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    convoy_xfer_lock(engine);
+    status = convoy_xfer_check_open(engine, error);
+    size_t done = 0;
+    while (status == CONVOY_OK && done < reserve->count) {
+        status = reserve_one(engine, reserve, reserve->bytes[done], &slots_out[done], error);
+        done += status == CONVOY_OK;
+    }
+    if (status != CONVOY_OK) {
+        give_up(engine, slots_out, done);
+        done = 0;
+        convoy_pool_figures(engine->pool, &figures);
+        reservation_out->free_bytes = figures.blocks.free;
+        reservation_out->largest_free_bytes = figures.blocks.largest_free;
+        reservation_out->retry_after_ms = status == CONVOY_LIMIT || status == CONVOY_CLOSED ? 0 : RETRY_AFTER_MS;
+        CONVOY_XFER_NOTE(engine, reserve_refused);
+    }
+    reservation_out->slot_count = done;
+    convoy_xfer_unlock(engine);
+    return status;
+}

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Engines in processes of their own: tensors of every kind bit for bit, peers that die at any moment, and that come back. */
+#include "tests/lib/engines.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/ranks.h"
+#include "tests/lib/scale.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define BYTES (1u << 20)
+#define MANY 200u
+#define LIVES 5u
+#define LONG_MS 60000u
+
+/* What the ranks share: who is where, and what the test wants. */
+struct shared {
+    char sessions[4][CONVOY_SESSION_BYTES];
+    _Atomic uint32_t lives[4];
+    uint32_t point;
+};
+
+static struct engine *open_engine(const struct rank *rank)
+{
+    struct shared *shared = rank->shared;
+    struct engine *engine = engine_create(NULL);
+    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
+    rank_mark(rank, 1);
+    return engine;
+}
+
+static convoy_peer connect_to(const struct rank *rank, struct engine *engine, uint32_t other)
+{
+    const struct shared *shared = rank->shared;
+    rank_await_mark(rank, other, 1);
+    return engine_connect(engine, shared->sessions[other]);
+}
+
+static void release(struct engine *engine, convoy_transfer transfer)
+{
+    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
+}
+
+/* -- tensors of every kind -- */
+
+struct kind {
+    const char *name;
+    const char *dtype;
+    uint64_t shape[3];
+    uint32_t rank;
+    uint32_t bytes;
+    uint32_t flags;
+    uint32_t list_index;
+    uint64_t opaque; /* bytes of a type that convoy does not know */
+};
+
+static const struct kind kinds[] = {
+    {"latents", "bfloat16", {2, 3, 5}, 3, 60, 0, 0, 0},
+    {"embeds", "float16", {7}, 1, 14, CONVOY_TENSOR_LISTED, 0, 0},
+    {"embeds", "float32", {3}, 1, 12, CONVOY_TENSOR_LISTED, 2, 0},
+    {"mask", "bool", {11}, 1, 11, 0, 0, 0},
+    {"scalar", "float64", {0}, 0, 8, 0, 0, 0},
+    {"nothing", "int64", {0, 4}, 2, 0, 0, 0, 0},
+    {"eight", "F8_E4M3", {9}, 1, 9, 0, 0, 0},
+    {"five", "float8_e5m2", {1}, 1, 1, 0, 0, 0},
+    {"wide", "uint64", {513}, 1, 4104, 0, 0, 0},
+    {"complex", "complex64", {2}, 1, 16, 0, 0, 0},
+    {"odd", "my_type", {6}, 1, 30, 0, 0, 30},
+};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static void make_tensors(struct convoy_tensor_source *tensors, uint8_t (*data)[8192])
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        engine_fill(data[i], kinds[i].bytes, (uint32_t)i);
+        tensors[i] = (struct convoy_tensor_source){.name = kinds[i].name,
+                                                   .name_length = strlen(kinds[i].name),
+                                                   .dtype = kinds[i].dtype,
+                                                   .dtype_length = strlen(kinds[i].dtype),
+                                                   .data = data[i],
+                                                   .shape = kinds[i].shape,
+                                                   .bytes = kinds[i].opaque,
+                                                   .rank = kinds[i].rank,
+                                                   .flags = kinds[i].flags,
+                                                   .list_index = kinds[i].list_index};
+    }
+}
+
+/* A transposed matrix, whose rows are to arrive one after the other. */
+static struct convoy_tensor_source strided(const uint16_t *matrix)
+{
+    static const uint64_t shape[2] = {3, 4};
+    static const int64_t strides[2] = {2, 6};
+    return (struct convoy_tensor_source){.name = "turned",
+                                         .name_length = 6,
+                                         .dtype = "int16",
+                                         .dtype_length = 5,
+                                         .data = matrix,
+                                         .shape = shape,
+                                         .strides = strides,
+                                         .rank = 2};
+}
+
+static void send_kinds(const struct rank *rank)
+{
+    static uint8_t data[KINDS][8192];
+    static const uint16_t matrix[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}; /* 4 rows of 3 */
+    const struct convoy_tensor_list_entry lists[2] = {{"embeds", 6, 5, 0}, {"empty", 5, 0, 0}};
+    struct convoy_tensor_source tensors[KINDS + 1];
+    struct engine *engine = open_engine(rank);
+    make_tensors(tensors, data);
+    tensors[KINDS] = strided(matrix);
+    struct convoy_stage stage = engine_stage("kinds", tensors, KINDS + 1);
+    stage.lists = lists;
+    stage.list_stride = sizeof lists[0];
+    stage.list_count = 2;
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = connect_to(rank, engine, 1)};
+    convoy_transfer sent = 0;
+    EXPECT_OK(engine->table->send(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
+    release(engine, sent);
+    engine_await_empty(engine);
+    engine_destroy(engine);
+}
+
+static void check_kinds(struct engine *engine)
+{
+    static const uint16_t turned[12] = {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
+    EXPECT_EQUAL(engine->payload.tensor_count, KINDS + 1);
+    for (size_t i = 0; i < KINDS; i++) {
+        const struct convoy_tensor_view *view = &engine->views[i];
+        EXPECT_EQUAL(view->bytes, kinds[i].bytes);
+        EXPECT_EQUAL(view->rank, kinds[i].rank);
+        EXPECT_EQUAL(view->flags, kinds[i].flags);
+        EXPECT_EQUAL(view->list_index, kinds[i].list_index);
+        EXPECT(view->name_length == strlen(kinds[i].name) && memcmp(view->name, kinds[i].name, view->name_length) == 0);
+        EXPECT(view->offset % 512 == 0 && memcmp(view->shape, kinds[i].shape, view->rank * 8) == 0);
+        EXPECT(view->bytes == 0 || engine_is_filled(view->data, view->bytes, (uint32_t)i));
+    }
+    EXPECT_BYTES(engine->views[KINDS].data, turned, sizeof turned);
+    EXPECT_EQUAL(engine->payload.list_count, 2);
+    EXPECT_EQUAL(engine->lists[0].length, 5);
+    EXPECT_EQUAL(engine->lists[1].length, 0);
+}
+
+static void accept_kinds(const struct rank *rank)
+{
+    struct engine *engine = open_engine(rank);
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer loaded = 0;
+    EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
+    engine_look(engine, loaded);
+    check_kinds(engine);
+    release(engine, loaded);
+    engine_destroy(engine);
+}
+
+static void run_kinds(const struct rank *rank, void *argument)
+{
+    (void)argument;
+    if (rank->index == 0) {
+        send_kinds(rank);
+    } else {
+        accept_kinds(rank);
+    }
+}
+
+static void test_peers_tensors_of_every_kind_arrive_bit_for_bit(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+    ranks_start(ranks, run_kinds, NULL, LONG_MS);
+    ranks_finish(ranks);
+}
+
+/* -- many, both ways at once -- */
+
+static convoy_transfer send_data(struct engine *engine, convoy_peer peer, const char *request, const uint8_t *data,
+                                 const uint64_t *bytes)
+{
+    const struct convoy_tensor_source tensor = engine_tensor(data, bytes);
+    struct convoy_stage stage = engine_stage(request, &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer sent = 0;
+    stage.critical_flags = CONVOY_STAGE_CHECKSUM;
+    EXPECT_OK(engine->table->send_start(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
+    return sent;
+}
+
+static void run_many(const struct rank *rank, void *argument)
+{
+    struct engine *engine = open_engine(rank);
+    static uint8_t data[BYTES];
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_peer peer = connect_to(rank, engine, 1 - rank->index); /* both at once: one connection comes of it */
+    (void)argument;
+    engine_fill(data, BYTES, rank->index);
+    for (uint32_t i = 0; i < test_scaled(MANY, 50 * MANY); i++) {
+        char request[32];
+        uint64_t bytes = i * 7919u % BYTES;
+        convoy_transfer loaded = 0;
+        (void)snprintf(request, sizeof request, "%u of %u", i, rank->index);
+        convoy_transfer sent = send_data(engine, peer, request, data, &bytes);
+        EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
+        engine_look(engine, loaded);
+        EXPECT(engine_is_filled(engine->views[0].data, engine->views[0].bytes, 1 - rank->index));
+        release(engine, loaded);
+        engine_wait(engine, sent, CONVOY_OK, NULL);
+        release(engine, sent);
+    }
+    EXPECT_EQUAL(engine_counter(engine, "peers_connected"), 1);
+    rank_barrier(rank);
+    engine_await_empty(engine);
+    rank_barrier(rank);
+    engine_destroy(engine);
+}
+
+static void test_peers_that_send_to_each_other_at_once_share_one_connection_and_leave_nothing(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+    ranks_start(ranks, run_many, NULL, LONG_MS);
+    ranks_finish(ranks);
+}
+
+/* -- deaths: rank 1 is killed when it has come to a point, rank 0 must notice and have everything back -- */
+
+enum { DIES_CONNECTED = 0, DIES_WAITING, DIES_HOLDING, DIES_OFFERED, DIES_LENDING, DEATHS };
+
+static void doomed(const struct rank *rank, struct engine *engine)
+{
+    const struct shared *shared = rank->shared;
+    static uint8_t data[BYTES];
+    const uint64_t bytes = BYTES;
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_peer peer = connect_to(rank, engine, 0);
+    convoy_transfer transfer = 0;
+    engine_fill(data, BYTES, 3);
+    if (shared->point == DIES_WAITING) {
+        EXPECT_OK(engine->table->accept_start(engine->handle, &load, &transfer, &engine->error), &engine->error);
+    } else if (shared->point == DIES_HOLDING) {
+        EXPECT_OK(engine->table->accept(engine->handle, &load, &transfer, &engine->error), &engine->error);
+    } else if (shared->point >= DIES_OFFERED) {
+        transfer = send_data(engine, peer, "doomed", data, &bytes);
+    }
+    rank_mark(rank, 2);
+    rank_await_mark(rank, 0, 9); /* never comes: it is killed meanwhile */
+}
+
+static void outlive(const struct rank *rank, struct engine *engine)
+{
+    const struct shared *shared = rank->shared;
+    static uint8_t data[BYTES];
+    const uint64_t bytes = BYTES;
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
+    struct convoy_transfer_result result;
+    convoy_peer peer = connect_to(rank, engine, 1);
+    convoy_transfer held = 0;
+    convoy_transfer open = 0;
+    engine_fill(data, BYTES, 4);
+    if (shared->point <= DIES_HOLDING) {
+        open = send_data(engine, peer, "survivor", data, &bytes);
+    }
+    if (shared->point == DIES_LENDING) {
+        EXPECT_OK(engine->table->accept(engine->handle, &load, &held, &engine->error), &engine->error);
+        EXPECT_OK(engine->table->accept_start(engine->handle, &load, &open, &engine->error), &engine->error);
+    }
+    rank_mark(rank, 2); /* the parent kills rank 1 now */
+    struct convoy_peer_info info = {.struct_size = sizeof info, .state = CONVOY_PEER_IS_CONNECTED};
+    while (info.state == CONVOY_PEER_IS_CONNECTED) {
+        EXPECT_OK(engine->table->peer_info(engine->handle, peer, &info, &engine->error), &engine->error);
+    }
+    EXPECT_EQUAL(info.state, CONVOY_PEER_IS_LOST);
+    if (shared->point <= DIES_WAITING) {
+        int32_t status = engine->table->transfer_wait(engine->handle, open, ENGINE_TIMEOUT_NS, NULL, &engine->error);
+        EXPECT(status == CONVOY_PEER_LOST || (shared->point == DIES_WAITING && status == CONVOY_OK));
+    } else if (shared->point == DIES_HOLDING) {
+        engine_wait(engine, open, CONVOY_OK, &result); /* it had it before it died */
+    }
+    if (held != 0) { /* the view outlives its sender */
+        engine_look(engine, held);
+        EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
+        release(engine, held);
+    }
+    if (open != 0) {
+        release(engine, open);
+    }
+    engine_await_empty(engine);
+}
+
+static void run_death(const struct rank *rank, void *argument)
+{
+    struct engine *engine = open_engine(rank);
+    (void)argument;
+    if (rank->index == 1) {
+        doomed(rank, engine);
+    } else {
+        outlive(rank, engine);
+        engine_destroy(engine);
+    }
+}
+
+static void test_peers_that_die_at_any_point_take_nothing_with_them(void **state)
+{
+    (void)state;
+    for (uint32_t point = 0; point < DEATHS; point++) {
+        struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+        ((struct shared *)ranks_shared(ranks))->point = point;
+        ranks_start(ranks, run_death, NULL, LONG_MS);
+        ranks_await_mark(ranks, 0, 2);
+        ranks_await_mark(ranks, 1, 2);
+        ranks_signal(ranks, 1, SIGKILL);
+        ranks_finish(ranks);
+    }
+}
+
+/* -- vllm-project/vllm issue 35943: neither side depends on the other's notice; a peer that stands still is only late -- */
+
+static void stand_still(const struct rank *rank, struct engine *engine)
+{
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer loaded = 0;
+    (void)connect_to(rank, engine, 0);
+    rank_mark(rank, 2); /* stopped by the parent about now, and woken when rank 0 has given up */
+    rank_await_mark(rank, 0, 3);
+    EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
+    engine_look(engine, loaded);
+    EXPECT(engine_is_filled(engine->views[0].data, BYTES, 6));
+    release(engine, loaded);
+    rank_mark(rank, 4);
+    rank_await_mark(rank, 0, 5);
+}
+
+static void give_up(const struct rank *rank, struct engine *engine)
+{
+    static uint8_t data[BYTES];
+    const uint64_t bytes = BYTES;
+    convoy_peer peer = connect_to(rank, engine, 1);
+    engine_fill(data, BYTES, 6);
+    rank_mark(rank, 2);
+    while (atomic_load(&((struct shared *)rank->shared)->lives[0]) == 0) { /* set by the parent: it stands still */
+        (void)usleep(1000);
+    }
+    const struct convoy_tensor_source tensor = engine_tensor(data, &bytes);
+    const struct convoy_stage stage = engine_stage("late", &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = 200000000};
+    convoy_transfer sent = 0;
+    EXPECT_STATUS(engine->table->send(engine->handle, &stage, &send, &sent, &engine->error), CONVOY_TIMED_OUT,
+                  &engine->error);
+    release(engine, sent);
+    EXPECT_EQUAL(engine_figures(engine).quarantined, BYTES); /* it may still read: nobody else gets the memory */
+    convoy_transfer next = send_data(engine, peer, "in time", data, &bytes);
+    rank_mark(rank, 3);
+    engine_wait(engine, next, CONVOY_OK, NULL);
+    release(engine, next);
+    rank_await_mark(rank, 1, 4);
+    engine_await_empty(engine);
+    rank_mark(rank, 5);
+}
+
+static void run_stop(const struct rank *rank, void *argument)
+{
+    struct engine *engine = open_engine(rank);
+    (void)argument;
+    if (rank->index == 1) {
+        stand_still(rank, engine);
+    } else {
+        give_up(rank, engine);
+    }
+    engine_destroy(engine);
+}
+
+static void test_peers_that_stand_still_are_given_up_in_time_and_their_memory_held(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+    struct shared *shared = ranks_shared(ranks);
+    ranks_start(ranks, run_stop, NULL, LONG_MS);
+    ranks_await_mark(ranks, 1, 2);
+    ranks_await_mark(ranks, 0, 2);
+    ranks_signal(ranks, 1, SIGSTOP);
+    ranks_await_stop(ranks, 1);
+    atomic_store(&shared->lives[0], 1);
+    ranks_await_mark(ranks, 0, 3);
+    ranks_signal(ranks, 1, SIGCONT);
+    ranks_finish(ranks);
+}
+
+/* -- four senders share what one receiver has room for: each request is moved, or refused with a reason, none hangs -- */
+
+#define CROWD 4u
+#define CROWD_REQUESTS 40u
+
+static void crowd_send(const struct rank *rank, struct engine *engine)
+{
+    static uint8_t data[BYTES];
+    const uint64_t bytes = BYTES;
+    convoy_peer peer = connect_to(rank, engine, 0);
+    engine_fill(data, BYTES, rank->index);
+    for (uint32_t i = 0; i < CROWD_REQUESTS;) {
+        char request[32];
+        (void)snprintf(request, sizeof request, "%u", rank->index);
+        convoy_transfer sent = send_data(engine, peer, request, data, &bytes);
+        struct convoy_transfer_result result = {.struct_size = sizeof result};
+        int32_t status = engine->table->transfer_wait(engine->handle, sent, ENGINE_TIMEOUT_NS, &result, &engine->error);
+        EXPECT(status == CONVOY_OK || (status == CONVOY_POOL_EXHAUSTED && result.retry_after_ms != 0));
+        release(engine, sent);
+        i += status == CONVOY_OK;
+    }
+    engine_await_empty(engine);
+}
+
+/* Holds as many as fit, and one more. */
+static void crowd_receive(struct engine *engine)
+{
+    const struct convoy_load load = {
+        .struct_size = sizeof load, .mode = CONVOY_LOAD_COPY, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer held[3] = {0, 0, 0};
+    uint32_t refused = 0;
+    for (uint32_t done = 0; done < (CROWD - 1) * CROWD_REQUESTS;) {
+        convoy_transfer *place = &held[(done + refused) % 3];
+        if (*place != 0) {
+            release(engine, *place);
+        }
+        *place = 0;
+        int32_t status = engine->table->accept(engine->handle, &load, place, &engine->error);
+        EXPECT(status == CONVOY_OK || status == CONVOY_POOL_EXHAUSTED);
+        if (status == CONVOY_OK) {
+            engine_look(engine, *place);
+            EXPECT(engine_is_filled(engine->views[0].data, BYTES, (uint32_t)(engine->payload.request[0] - '0')));
+        }
+        done += status == CONVOY_OK;
+        refused += status != CONVOY_OK;
+    }
+    EXPECT(refused != 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        if (held[i] != 0) {
+            release(engine, held[i]);
+        }
+    }
+}
+
+static void run_crowd(const struct rank *rank, void *argument)
+{
+    struct shared *shared = rank->shared;
+    const struct convoy_transfer_options options = {
+        .struct_size = sizeof options, .pool_bytes = 2 * BYTES, .pool_block_bytes = 4096};
+    struct engine *engine = engine_create(&options);
+    (void)argument;
+    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
+    rank_mark(rank, 1);
+    if (rank->index == 0) {
+        crowd_receive(engine);
+    } else {
+        crowd_send(rank, engine);
+    }
+    rank_barrier(rank);
+    engine_destroy(engine);
+}
+
+static void test_peers_in_a_crowd_are_served_or_refused_but_never_hang(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(CROWD, sizeof(struct shared));
+    ranks_start(ranks, run_crowd, NULL, LONG_MS);
+    ranks_finish(ranks);
+}
+
+/* -- smg-project/smg issue 2382: receivers come back at the same port; senders go on without a restart -- */
+
+static void live_once(const struct rank *rank, uint32_t life)
+{
+    struct shared *shared = rank->shared;
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
+    struct convoy_transfer_options options = {
+        .struct_size = sizeof options, .pool_bytes = 8u << 20, .pool_block_bytes = 4096};
+    char address[CONVOY_SESSION_BYTES + 8] = "";
+    convoy_transfer loaded = 0;
+    if (life != 0) { /* where the one before was */
+        (void)snprintf(address, sizeof address, "tcp://%s", shared->sessions[1]);
+        *strrchr(address, '+') = '\0';
+        options.address = address;
+        options.address_length = strlen(address);
+    }
+    struct engine *engine = engine_create(&options);
+    memcpy(shared->sessions[1], engine->info.session, CONVOY_SESSION_BYTES);
+    rank_mark(rank, 2 * life + 1);
+    EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
+    rank_await_mark(rank, 0, 2 * life + 2);
+    /* no close, no release: it ends as it is */
+}
+
+static void run_lives(const struct rank *rank, void *argument)
+{
+    struct shared *shared = rank->shared;
+    static uint8_t data[BYTES];
+    const uint64_t bytes = BYTES;
+    (void)argument;
+    if (rank->index == 1) {
+        for (uint32_t life = 0; life < LIVES; life++) {
+            pid_t child = fork();
+            EXPECT(child >= 0);
+            if (child == 0) {
+                live_once(rank, life);
+                _exit(0);
+            }
+            rank_await_mark(rank, 0, 2 * life + 2);
+            EXPECT(kill(child, SIGKILL) == 0);
+        }
+        return;
+    }
+    struct engine *engine = engine_create(NULL);
+    char before[CONVOY_SESSION_BYTES] = "";
+    for (uint32_t life = 0; life < LIVES; life++) {
+        rank_await_mark(rank, 1, 2 * life + 1);
+        convoy_peer peer = 0;
+        if (life != 0) { /* the old id says that it is another life */
+            EXPECT_STATUS(engine->table->peer_connect(engine->handle, before, strlen(before), 0, &peer, &engine->error),
+                          CONVOY_STALE_EPOCH, &engine->error);
+        }
+        memcpy(before, shared->sessions[1], sizeof before);
+        peer = engine_connect(engine, before);
+        convoy_transfer sent = send_data(engine, peer, "again", data, &bytes);
+        engine_wait(engine, sent, CONVOY_OK, NULL);
+        release(engine, sent);
+        rank_mark(rank, 2 * life + 2);
+        engine_await_empty(engine); /* it is killed while it holds the view */
+    }
+    EXPECT_EQUAL(engine_counter(engine, "peers_lost"), LIVES);
+    engine_destroy(engine);
+}
+
+static void test_peers_that_come_back_at_their_port_are_connected_again_at_once(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+    ranks_start(ranks, run_lives, NULL, LONG_MS);
+    ranks_finish(ranks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_peers_tensors_of_every_kind_arrive_bit_for_bit),
+        cmocka_unit_test(test_peers_that_send_to_each_other_at_once_share_one_connection_and_leave_nothing),
+        cmocka_unit_test(test_peers_that_die_at_any_point_take_nothing_with_them),
+        cmocka_unit_test(test_peers_that_stand_still_are_given_up_in_time_and_their_memory_held),
+        cmocka_unit_test(test_peers_in_a_crowd_are_served_or_refused_but_never_hang),
+        cmocka_unit_test(test_peers_that_come_back_at_their_port_are_connected_again_at_once),
+    };
+    return cmocka_run_group_tests_name("transfer_peers", tests, NULL, NULL);
+}

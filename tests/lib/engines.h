@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A transfer engine as a host has it: context, engine, and the few things that every test of transfers does. Failures are
+ * expectations, so these work in the parent and in ranks.
+ *
+ *     struct engine *engine = engine_create(NULL);          or with options
+ *     engine_connect(engine, session of another)
+ *     engine->table->send(engine->handle, ..., &engine->error)
+ *     engine_destroy(engine);                               engine_close, context_close, both OK
+ */
+#ifndef TESTS_LIB_ENGINES_H
+#define TESTS_LIB_ENGINES_H
+
+#include "tests/lib/plugin.h"
+
+#include <stdbool.h>
+
+#define ENGINE_TENSORS_MAX 64
+#define ENGINE_TIMEOUT_NS 10000000000ull
+
+struct engine {
+    struct plugin plugin;
+    const struct convoy_transfer_table *table;
+    convoy_context *context;
+    convoy_transfer_engine *handle;
+    struct convoy_engine_info info;
+    struct convoy_error error;
+    struct convoy_tensor_view views[ENGINE_TENSORS_MAX];
+    struct convoy_tensor_list_entry lists[ENGINE_TENSORS_MAX];
+    struct convoy_payload payload;
+};
+
+/* options: NULL = a small pool. gives */
+struct engine *engine_create(const struct convoy_transfer_options *options);
+void engine_destroy(struct engine *engine);
+
+convoy_peer engine_connect(struct engine *engine, const char *session);
+
+/* One dense uint8 tensor "data" with a pattern that follows from seed, in memory of `bytes`. */
+void engine_fill(uint8_t *memory, size_t bytes, uint32_t seed);
+bool engine_is_filled(const uint8_t *memory, size_t bytes, uint32_t seed);
+struct convoy_tensor_source engine_tensor(const void *data, const uint64_t *bytes);
+struct convoy_stage engine_stage(const char *request, const struct convoy_tensor_source *tensors, size_t count);
+
+/* Looks at what a transfer holds: engine->payload, engine->views, engine->lists. */
+void engine_look(struct engine *engine, convoy_transfer transfer);
+
+/* Waits for its end, which must be this status. */
+void engine_wait(struct engine *engine, convoy_transfer transfer, int32_t wanted, struct convoy_transfer_result *result_out);
+
+struct convoy_engine_figures engine_figures(struct engine *engine);
+/* Waits until nothing of the pool is taken. */
+void engine_await_empty(struct engine *engine);
+
+/* A number of STATS, by the name of its counter. */
+uint64_t engine_counter(struct engine *engine, const char *name);
+
+#endif
