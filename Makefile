@@ -20,7 +20,7 @@ RUN_ARGS ?=
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
 CORE_SOURCES := copy error fault latency log memory negotiate settings status utf8
-NET_SOURCES := auth bootstrap dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
+NET_SOURCES := auth bootstrap bulk bulk_describe bulk_notice bulk_peer bulk_pump bulk_receive bulk_rma bulk_send bulk_stream bulk_wire dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_rma link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal segment stall stats stats_prometheus wait
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 quick quick_keyed result states_wide table two_level
@@ -36,7 +36,7 @@ CLI_SOURCES := board crew doctor doctor_page doctor_plugin doctor_system histogr
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
-UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
+UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal bulk bulk_death bulk_rma bulk_threads bulk_wire call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
@@ -47,6 +47,9 @@ UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy lease pool ring xfer_descriptor xfer_state xfer_wire
 DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
+# Unit tests of bulk with both sides in one thread (tests/lib/fake_wire.c).
+FAKE_WIRE_TESTS := bulk_pump bulk_receive bulk_stream
+UNIT_TESTS += $(FAKE_WIRE_TESTS)
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
@@ -63,7 +66,7 @@ ABI_TESTS := engine_states hygiene load
 FUZZERS := elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks engines
-UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case
+UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case bulknode
 TEST_SHIMS := global_ucp old_ucp
 
 # -- flags ---------------------------------------------------------------------------------------------------------
@@ -231,6 +234,12 @@ $(FAKE_LINK_TESTS:%=$(TEST_BIN)/unit/test_%): $(TEST_BIN)/unit/test_%: $(OBJ)/te
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
 
+FAKE_WIRE_OBJECTS := $(OBJ)/tests/lib/fake_wire.o
+$(FAKE_WIRE_TESTS:%=$(TEST_BIN)/unit/test_%): $(TEST_BIN)/unit/test_%: $(OBJ)/tests/unit/test_%.o \
+    $(FAKE_WIRE_OBJECTS) $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
+
 define HOST_TEST_RULE
 $(TEST_BIN)/$(1)/test_%: $(OBJ)/tests/$(1)/test_%.o $(TEST_LIB_OBJECTS) $(BIN)/libconvoy_loader.a $(BIN)/libconvoy.so.1
 	@mkdir -p $$(@D)
@@ -340,7 +349,7 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 
 # Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but
 # those that measure; under ThreadSanitizer what threads share.
-TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats tables_pair
+TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats tables_pair bulk_threads
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
@@ -430,6 +439,11 @@ mutations-run: $(addprefix $(TEST_BIN)/,$(MUTATION_TESTS))
 BENCH_BIN := $(TEST_BIN)/bench
 BENCH_OBJECTS := $(call objects,$(addprefix tests/bench/,$(BENCH_SOURCES)))
 BENCH_PROGRAMS := $(addprefix $(BENCH_BIN)/,am_floor convoy_bench convoy_costs floor mpi_peer)
+
+# Measures the inside of the library between two namespaces, so it links the objects: make build/tests/bench/bulk_bw.
+$(BENCH_BIN)/bulk_bw: $(OBJ)/tests/bench/bulk_bw.o $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
 
 # The floor may use what this machine has; the peer of Open MPI needs its compiler wrapper.
 $(OBJ)/tests/bench/floor.o: CFLAGS := -O3 -march=native -g

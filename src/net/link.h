@@ -31,6 +31,8 @@ struct convoy_link_options {
     struct convoy_runtime *runtime;
     uint32_t peer_count; /* endpoints are numbered 0..peer_count-1 (member indexes) */
     size_t message_bytes_max;
+    bool with_rma;            /* put and get (net/link_rma.h) */
+    bool without_peer_errors; /* take transports that cannot tell of a peer's death (shared memory): the owner can */
     convoy_link_recv_fn recv;
     convoy_link_down_fn down;
     void *user;
@@ -55,6 +57,10 @@ int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void 
 int32_t convoy_link_reach(const struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
                           struct convoy_error *error);
 
+/* Takes the endpoint for failed: nothing is issued on it any more, and the next progress closes it and calls down. It
+ * may be connected again at once. Also inside of recv. No-op when there is none. */
+void convoy_link_fail(struct convoy_link *link, uint32_t peer);
+
 /*
  * Sends one message. header and data are copied or sent before return when UCX can; otherwise the link keeps its own
  * copy until the send completes, in buffers made at open (LIMIT: all in use; progress and try again). PEER_LOST: the
@@ -63,6 +69,15 @@ int32_t convoy_link_reach(const struct convoy_link *link, uint32_t peer, const v
  */
 int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
                          const void *data, size_t bytes);
+
+/*
+ * Sends one message at once or not at all (LIMIT: nothing was sent; progress and offer it again). What was sent is out
+ * of header and data by the return, and no buffer of the link is taken, so that one slow peer holds up nobody. An empty
+ * connection that refuses a message has a smaller segment than convoy sets: offer less. Over other transports than TCP
+ * the link's buffers are used as in send. In a callback of progress it is always LIMIT. Else as send.
+ */
+int32_t convoy_link_offer(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
+                          const void *data, size_t bytes);
 
 /* Messages sent and not yet completed. */
 uint32_t convoy_link_pending(const struct convoy_link *link);

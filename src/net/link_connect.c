@@ -2,6 +2,7 @@
 #include "net/link_parts.h"
 
 #include "core/error.h"
+#include "net/link_rma.h"
 
 #include <string.h>
 
@@ -19,6 +20,14 @@ void convoy_link_endpoint_fail(struct link_endpoint *endpoint, int32_t ucx_statu
     endpoint->must_close = true;
     endpoint->must_tell = true;
     endpoint->link->attention++;
+}
+
+void convoy_link_fail(struct convoy_link *link, uint32_t peer)
+{
+    assert(peer < link->options.peer_count);
+    link_enter(link);
+    convoy_link_endpoint_fail(&link->endpoints[peer], UCS_ERR_CANCELED);
+    link_leave(link);
 }
 
 /* Called by UCX, perhaps in the middle of a send: only notes it. */
@@ -74,6 +83,7 @@ static void endpoint_note_transports(struct link_endpoint *endpoint)
     char text[ENDPOINT_TEXT_BYTES];
     char transports[CONVOY_LINK_TRANSPORTS_BYTES] = "";
     struct convoy_ucx_resources resources;
+    struct convoy_ucx_resources rma;
     convoy_ucx_print(endpoint_print, endpoint, endpoint->link->ucx, text, sizeof text);
     convoy_ucx_resources_parse_endpoint(text, &resources);
     size_t used = 0;
@@ -81,6 +91,8 @@ static void endpoint_note_transports(struct link_endpoint *endpoint)
     for (uint32_t i = 0; i < resources.count; i++) {
         endpoint->is_tcp = endpoint->is_tcp && strcmp(resources.rows[i].transport, "tcp") == 0;
     }
+    convoy_ucx_resources_parse_rma(text, &rma);
+    endpoint->rma = convoy_link_rma_of(&rma);
     endpoint->segment_bytes = endpoint->is_tcp ? LINK_SEGMENT_BYTES : SIZE_MAX;
     for (uint32_t i = 0; i < resources.count && used < sizeof transports; i++) {
         used += (size_t)snprintf(transports + used, sizeof transports - used, "%s%s/%s", used != 0 ? "," : "",
@@ -107,7 +119,7 @@ static int32_t endpoint_create(struct convoy_link *link, struct link_endpoint *e
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
         .address = remote->worker_address,
-        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_mode = link->options.without_peer_errors ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = endpoint_error, .arg = endpoint},
     };
     ucp_ep_h ep;

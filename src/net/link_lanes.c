@@ -117,11 +117,12 @@ static int32_t lane_open(struct convoy_link *link, const char *devices, const st
                          struct convoy_error *error)
 {
     const struct convoy_ucx_context *context;
-    int32_t status = convoy_ucx_context_get(link->options.runtime, devices, &context, error);
+    int32_t status = convoy_ucx_context_get(link->options.runtime, devices, link->options.with_rma, &context, error);
     if (status != CONVOY_OK) {
         return status;
     }
     struct link_lane *lane = &link->lanes[link->set.count];
+    lane->context = context->handle;
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
     sigset_t old;

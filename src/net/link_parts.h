@@ -16,6 +16,7 @@
 
 /* One device's worker. */
 struct link_lane {
+    ucp_context_h context;
     ucp_worker_h worker;
     ucp_address_t *address;
     int efd; /* becomes readable when there is work; owned by the worker */
@@ -37,6 +38,7 @@ struct link_endpoint {
     uint32_t pending;     /* sends in buffers; the next ones queue behind them */
     struct link_buffer *queue; /* of these, those that wait here and not in UCX; first first */
     bool is_tcp;               /* nothing but TCP: its messages wait here (link_queue.c) */
+    uint32_t rma;              /* enum convoy_link_rma */
     size_t segment_bytes;      /* longer messages go in pieces */
     const void *later_address; /* connect was asked for inside of progress; borrowed until that ends; NULL = no */
     size_t later_bytes;

@@ -149,6 +149,41 @@ int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *he
     return status;
 }
 
+/* TCP: UCX copies the message into the connection's buffer, or refuses it. */
+static int32_t offer_to(struct convoy_link *link, struct link_endpoint *endpoint, const struct link_message *message)
+{
+    if (endpoint->pending != 0 || link->is_progressing) {
+        return CONVOY_LIMIT; /* else it would overtake what waits in buffers; and see send_to */
+    }
+    ucs_status_t result = convoy_link_send_now(link, endpoint, message, LINK_AM_ID);
+    if (result == UCS_ERR_NO_RESOURCE) {
+        return CONVOY_LIMIT;
+    }
+    if (result != UCS_OK) {
+        convoy_link_endpoint_fail(endpoint, result);
+        return CONVOY_PEER_LOST;
+    }
+    send_count(endpoint, message->header_bytes + message->bytes, true);
+    return CONVOY_OK;
+}
+
+int32_t convoy_link_offer(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
+                          const void *data, size_t bytes)
+{
+    struct link_endpoint *endpoint = &link->endpoints[peer];
+    assert(peer < link->options.peer_count);
+    if (link_state(endpoint) != CONVOY_LINK_UP || !endpoint->is_tcp) {
+        return link->is_progressing ? CONVOY_LIMIT
+                                    : convoy_link_send(link, peer, header, header_bytes, data, bytes);
+    }
+    assert(header_bytes <= CONVOY_LINK_HEADER_MAX && bytes <= link->options.message_bytes_max);
+    link_enter(link);
+    const struct link_message message = {header, header_bytes, data, bytes};
+    int32_t status = offer_to(link, endpoint, &message);
+    link_leave(link);
+    return status;
+}
+
 uint32_t convoy_link_pending(const struct convoy_link *link)
 {
     return link->pending;

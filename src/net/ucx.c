@@ -66,11 +66,12 @@ static void context_read_resources(const struct convoy_ucx *ucx, struct convoy_u
     convoy_memory_free(text);
 }
 
-static ucs_status_t context_init(const struct convoy_ucx *ucx, const ucp_config_t *config, ucp_context_h *handle_out)
+static ucs_status_t context_init(const struct convoy_ucx *ucx, const ucp_config_t *config, bool with_rma,
+                                 ucp_context_h *handle_out)
 {
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME,
-        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | (with_rma ? UCP_FEATURE_RMA : 0),
         .mt_workers_shared = 1, /* links of one context work in different threads */
         .name = "convoy",
     };
@@ -109,7 +110,7 @@ static void ucx_list_available(const struct convoy_ucx *ucx, char *text, size_t 
     }
     (void)ucx->library.functions.ucp_config_modify(config, "TLS", "all");
     (void)ucx->library.functions.ucp_config_modify(config, "NET_DEVICES", "all");
-    if (context_init(ucx, config, &context->handle) == UCS_OK) {
+    if (context_init(ucx, config, false, &context->handle) == UCS_OK) {
         context_read_resources(ucx, context);
         if (!resources_list(&context->resources, text, bytes)) {
             (void)snprintf(text, bytes, "no network transport");
@@ -131,7 +132,7 @@ static int32_t ucx_refuse_transports(const struct convoy_ucx *ucx, struct convoy
 }
 
 static int32_t ucx_context_make(const struct convoy_settings *settings, struct convoy_ucx *ucx, const char *devices,
-                                struct convoy_error *error)
+                                bool with_rma, struct convoy_error *error)
 {
     char unused[8];
     ucp_config_t *config;
@@ -149,10 +150,11 @@ static int32_t ucx_context_make(const struct convoy_settings *settings, struct c
         convoy_memory_free(context);
         return status;
     }
-    ucs_status_t result = context_init(ucx, config, &context->handle);
+    ucs_status_t result = context_init(ucx, config, with_rma, &context->handle);
     ucx->library.functions.ucp_config_release(config);
     if (result == UCS_OK) {
         (void)snprintf(context->devices, sizeof context->devices, "%s", devices);
+        context->with_rma = with_rma;
         context_read_resources(ucx, context);
         if (resources_list(&context->resources, unused, sizeof unused)) {
             context->next = ucx->contexts;
@@ -199,7 +201,7 @@ static int32_t ucx_open_locked(struct convoy_runtime *runtime, struct convoy_err
     int32_t status = convoy_ucx_library_open(runtime->settings.ucx_library, &ucx->library, &ucx->failure);
     if (status == CONVOY_OK) {
         ucx_log_changes(runtime, &ucx->library);
-        status = ucx_context_make(&runtime->settings, ucx, "", &ucx->failure);
+        status = ucx_context_make(&runtime->settings, ucx, "", false, &ucx->failure);
     }
     if (status != CONVOY_OK) {
         convoy_log_line(&runtime->log, CONVOY_LOG_ERROR, "ucx %s", ucx->failure.text);
@@ -228,25 +230,26 @@ int32_t convoy_ucx_probe(struct convoy_runtime *runtime, struct convoy_error *er
     return convoy_ucx_open(runtime, &ucx, error);
 }
 
-static const struct convoy_ucx_context *ucx_context_find(const struct convoy_ucx *ucx, const char *devices)
+static const struct convoy_ucx_context *ucx_context_find(const struct convoy_ucx *ucx, const char *devices,
+                                                         bool with_rma)
 {
     const struct convoy_ucx_context *context = ucx->contexts;
-    while (context != NULL && strcmp(context->devices, devices) != 0) {
+    while (context != NULL && (strcmp(context->devices, devices) != 0 || context->with_rma != with_rma)) {
         context = context->next;
     }
     return context;
 }
 
-int32_t convoy_ucx_context_get(struct convoy_runtime *runtime, const char *devices,
+int32_t convoy_ucx_context_get(struct convoy_runtime *runtime, const char *devices, bool with_rma,
                                const struct convoy_ucx_context **context_out, struct convoy_error *error)
 {
     (void)pthread_mutex_lock(&runtime->lock);
     int32_t status = ucx_open_locked(runtime, error);
-    if (status == CONVOY_OK && ucx_context_find(runtime->ucx, devices) == NULL) {
-        status = ucx_context_make(&runtime->settings, runtime->ucx, devices, error);
+    if (status == CONVOY_OK && ucx_context_find(runtime->ucx, devices, with_rma) == NULL) {
+        status = ucx_context_make(&runtime->settings, runtime->ucx, devices, with_rma, error);
     }
     if (status == CONVOY_OK) {
-        *context_out = ucx_context_find(runtime->ucx, devices);
+        *context_out = ucx_context_find(runtime->ucx, devices, with_rma);
     }
     (void)pthread_mutex_unlock(&runtime->lock);
     return status;

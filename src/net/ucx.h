@@ -7,7 +7,9 @@
  * Where a setting of UCX comes from: the context's settings object, then CONVOY_UCX_*, then UCX_*, then convoy's
  * default. Convoy's defaults: TLS ^sm (UCX 1.13's shared memory cannot tell when a peer dies, so that a link could not
  * use it anyway), TX_SEG_SIZE 64k (the TCP segment; a round goes out in one piece), CONN_NB y (without it a connect to
- * a silent host was measured to block for 133 s), WARN_INVALID_CONFIG n (no words on the host's terminal).
+ * a silent host was measured to block for 133 s), WARN_INVALID_CONFIG n (no words on the host's terminal), RNDV_THRESH
+ * inf (every message is checked before a byte of it lands). PROTO_ENABLE n is forced: with the new protocols a message
+ * that must go at once or not at all is not one any more.
  * UCX_MEM_EVENTS, UCX_ERROR_SIGNALS, UCX_HANDLE_ERRORS and UCX_DEBUG_SIGNO of the host are overruled when convoy loads
  * UCX (net/ucx_guard.h). A UCX that the host has loaded keeps its own.
  *
@@ -24,7 +26,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#define CONVOY_UCX_SETTINGS 5
+#define CONVOY_UCX_SETTINGS 7
 #define CONVOY_UCX_VALUE_BYTES 256
 
 /* One setting of UCX as it is in force. */
@@ -40,6 +42,7 @@ struct convoy_ucx_context {
     struct convoy_ucx_context *next;
     ucp_context_h handle;
     char devices[CONVOY_UCX_VALUE_BYTES]; /* value of NET_DEVICES; "" = as configured */
+    bool with_rma;                        /* put and get are asked for, which changes the choice of lanes */
     struct convoy_ucx_resources resources;
 };
 
@@ -56,7 +59,7 @@ struct convoy_ucx {
 int32_t convoy_ucx_open(struct convoy_runtime *runtime, const struct convoy_ucx **ucx_out, struct convoy_error *error);
 
 /* The UCX context limited to `devices` ("" = as configured), made when it is first asked for. [any thread] */
-int32_t convoy_ucx_context_get(struct convoy_runtime *runtime, const char *devices,
+int32_t convoy_ucx_context_get(struct convoy_runtime *runtime, const char *devices, bool with_rma,
                                const struct convoy_ucx_context **context_out, struct convoy_error *error);
 
 /* Opens UCX only to see whether it works, for `convoy doctor`. */

@@ -15,6 +15,7 @@ struct config_row {
     const char *variable; /* the host's way to choose */
     const char *ours;     /* NULL = leave it to UCX */
     bool can_be_read;     /* part of what ucp_config_print shows; the others belong to transports */
+    bool is_forced;       /* ours, whatever the host's variable says */
 };
 
 enum { CONFIG_TLS, CONFIG_NET_DEVICES };
@@ -25,6 +26,8 @@ static const struct config_row config_rows[CONVOY_UCX_SETTINGS] = {
     {"TX_SEG_SIZE", "UCX_TCP_TX_SEG_SIZE", "64k", false},
     {"CONN_NB", "UCX_TCP_CONN_NB", "y", false},
     {"WARN_INVALID_CONFIG", "UCX_WARN_INVALID_CONFIG", "n", true},
+    {"PROTO_ENABLE", "UCX_PROTO_ENABLE", "n", true, .is_forced = true},
+    {"RNDV_THRESH", "UCX_RNDV_THRESH", "inf", true},
 };
 
 /* The value convoy was given for a row, and how; NULL = none. */
@@ -50,7 +53,7 @@ static const char *config_choose(const struct convoy_settings *settings, size_t 
     if (given != NULL) {
         return given;
     }
-    if (getenv(config_rows[row].variable) != NULL) {
+    if (getenv(config_rows[row].variable) != NULL && !config_rows[row].is_forced) {
         *source_out = "UCX_*";
         return NULL;
     }

@@ -28,11 +28,20 @@
     X(ucp_ep_create)                                                                                                   \
     X(ucp_ep_flush_nbx)                                                                                                \
     X(ucp_ep_print_info)                                                                                               \
+    X(ucp_ep_rkey_unpack)                                                                                              \
+    X(ucp_get_nbx)                                                                                                     \
     X(ucp_get_version)                                                                                                 \
     X(ucp_get_version_string)                                                                                          \
     X(ucp_init_version)                                                                                                \
+    X(ucp_mem_map)                                                                                                     \
+    X(ucp_mem_query)                                                                                                   \
+    X(ucp_mem_unmap)                                                                                                   \
+    X(ucp_put_nbx)                                                                                                     \
     X(ucp_request_check_status)                                                                                        \
     X(ucp_request_free)                                                                                                \
+    X(ucp_rkey_buffer_release)                                                                                         \
+    X(ucp_rkey_destroy)                                                                                                \
+    X(ucp_rkey_pack)                                                                                                   \
     X(ucp_worker_arm)                                                                                                  \
     X(ucp_worker_create)                                                                                               \
     X(ucp_worker_destroy)                                                                                              \

@@ -108,6 +108,32 @@ void convoy_ucx_resources_parse_endpoint(const char *text, struct convoy_ucx_res
     each_line(text, endpoint_line, resources_out);
 }
 
+/* "#                  put[0]: 0..<short>..4294967296..<bcopy>..(inf)": adds what "lane[0]" says. */
+static void rma_line(const char *text, const char *line, size_t length, struct convoy_ucx_resources *resources)
+{
+    size_t skip = strspn(line, "# ");
+    unsigned lane;
+    char name[24];
+    if (skip >= length || sscanf(line + skip, "put[%3u]:", &lane) != 1) {
+        return;
+    }
+    (void)snprintf(name, sizeof name, " lane[%u]:", lane);
+    const char *found = strstr(text, name);
+    if (found != NULL) {
+        endpoint_line(found, strcspn(found, "\n"), resources);
+    }
+}
+
+void convoy_ucx_resources_parse_rma(const char *text, struct convoy_ucx_resources *resources_out)
+{
+    resources_out->count = 0;
+    for (const char *line = text; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        rma_line(text, line, length, resources_out);
+        line += length + (line[length] == '\n');
+    }
+}
+
 bool convoy_ucx_transport_is_network(const char *transport)
 {
     static const char *const local[] = {"self", "sysv", "posix", "mm",    "cma",  "knem", "xpmem",

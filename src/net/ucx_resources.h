@@ -30,6 +30,9 @@ void convoy_ucx_resources_parse_context(const char *text, struct convoy_ucx_reso
 /* From ucp_ep_print_info: the lanes of one endpoint, each transport and device once. */
 void convoy_ucx_resources_parse_endpoint(const char *text, struct convoy_ucx_resources *resources_out);
 
+/* The same text: only the lanes over which UCX puts ("put[0]: ..."); none where it emulates. */
+void convoy_ucx_resources_parse_rma(const char *text, struct convoy_ucx_resources *resources_out);
+
 /* Whether a transport leaves the process and the host: not shared memory, loopback inside a process, or a GPU's. */
 bool convoy_ucx_transport_is_network(const char *transport);
 

@@ -81,11 +81,32 @@ static void test_ucx_settings_come_from_object_then_convoy_then_ucx(void **state
     ucx_case_run(precedence);
 }
 
+static void forced(const struct rank *rank, void *argument)
+{
+    (void)rank;
+    (void)argument;
+    (void)setenv("UCX_PROTO_ENABLE", "y", 1);
+    (void)setenv("UCX_RNDV_THRESH", "64K", 1);
+    expect_setting(ucx_case_runtime(NULL), "PROTO_ENABLE", "n", "convoy default");
+    expect_setting(ucx_case_runtime(NULL), "RNDV_THRESH", "64K", "UCX_*");
+    (void)unsetenv("UCX_RNDV_THRESH");
+    expect_setting(ucx_case_runtime(NULL), "RNDV_THRESH", "inf", "convoy default");
+    EXPECT_TEXT(getenv("UCX_PROTO_ENABLE"), "y"); /* the host's environment is the host's */
+}
+
+/* Messages that go at once or not at all need the old protocols, whatever the host wants of its own UCX. */
+static void test_ucx_new_protocols_stay_off_whatever_the_host_set(void **state)
+{
+    (void)state;
+    ucx_case_run(forced);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ucx_environment_naming_what_is_not_here_is_refused_silently),
         cmocka_unit_test(test_ucx_settings_come_from_object_then_convoy_then_ucx),
+        cmocka_unit_test(test_ucx_new_protocols_stay_off_whatever_the_host_set),
     };
     return cmocka_run_group_tests_name("ucx_config", tests, NULL, NULL);
 }
