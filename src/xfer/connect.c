@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting to another engine, on the host's thread: hello, introduction, files, proof. */
 #include "xfer/door.h"
+#include "xfer/far.h"
 #include "xfer/session.h"
 
 #include "core/clock.h"
@@ -25,6 +26,7 @@ struct dialing {
     struct convoy_introduction theirs;
     int ring_fd;
     int channel;
+    bool must_far; /* the two cannot read each other's memory, as a try has shown */
 };
 
 static int32_t say_hello(struct dialing *dialing, struct convoy_error *error)
@@ -59,6 +61,9 @@ static int32_t introduce(struct dialing *dialing, bool *is_again_out, struct con
     uint8_t bytes[CONVOY_INTRODUCE_BYTES];
     struct convoy_frame frame;
     ours.asked = dialing->session.incarnation;
+    if (dialing->must_far || strcmp(dialing->engine->runtime->settings.net, "ucx") == 0) {
+        ours.flags |= CONVOY_INTRODUCE_REMOTE;
+    }
     convoy_introduction_encode(&ours, bytes);
     int32_t status = convoy_frame_queue(&dialing->stream, CONVOY_INTRODUCE_ASK, bytes, sizeof bytes);
     if (status == CONVOY_OK) {
@@ -85,7 +90,8 @@ static int32_t open_channel(struct dialing *dialing, struct convoy_error *error)
 {
     struct convoy_local_socket there = dialing->engine->local;
     struct convoy_local_socket_target target;
-    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, error);
+    bool is_far = false;
+    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, &is_far, error);
     there.session = dialing->theirs.socket;
     if (status == CONVOY_OK) {
         status = convoy_shared_file_create(CONVOY_RING_BYTES, &dialing->ring_fd, error);
@@ -127,6 +133,7 @@ static int32_t join(struct dialing *dialing, convoy_peer *peer_out, struct convo
         return status;
     }
     joined.introduction = &dialing->theirs;
+    joined.lane = &convoy_lane_near;
     joined.side = 0;
     joined.tcp_fd = dialing->stream.fd;
     convoy_xfer_lock(engine);
@@ -147,6 +154,30 @@ static int32_t join(struct dialing *dialing, convoy_peer *peer_out, struct convo
     return status;
 }
 
+/* Where meeting on this host fails though it looked possible (a cloned machine, a namespace of its own) the two try again
+ * without shared memory. */
+static int32_t join_near(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
+{
+    int32_t status = open_channel(dialing, error);
+    if (status == CONVOY_OK) {
+        status = join(dialing, peer_out, error);
+    }
+    if (status == CONVOY_UNREACHABLE && strcmp(dialing->engine->runtime->settings.net, "shm") != 0) {
+        dialing->must_far = *is_again_out = true;
+    }
+    return status;
+}
+
+static int32_t join_far(struct dialing *dialing, convoy_peer *peer_out, struct convoy_error *error)
+{
+    struct convoy_local_socket_target target;
+    bool is_far = false;
+    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, &is_far, error);
+    return status == CONVOY_OK ? convoy_far_join(dialing->engine, &dialing->stream, &dialing->wait, &dialing->theirs,
+                                                 peer_out, error)
+                               : status;
+}
+
 static int32_t dial_once(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
 {
     dialing->stream = (struct convoy_frame_stream){.fd = -1, .limit = CONVOY_INTRODUCE_BYTES + CONVOY_NOTICE_BYTES_MAX};
@@ -156,10 +187,8 @@ static int32_t dial_once(struct dialing *dialing, bool *is_again_out, convoy_pee
         status = introduce(dialing, is_again_out, error);
     }
     if (status == CONVOY_OK) {
-        status = open_channel(dialing, error);
-    }
-    if (status == CONVOY_OK) {
-        status = join(dialing, peer_out, error);
+        status = (dialing->theirs.flags & CONVOY_INTRODUCE_REMOTE) != 0 ? join_far(dialing, peer_out, error)
+                                                                       : join_near(dialing, is_again_out, peer_out, error);
     }
     const int files[] = {dialing->ring_fd, dialing->channel};
     for (size_t i = 0; i < 2; i++) {

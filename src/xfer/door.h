@@ -31,8 +31,9 @@ int32_t convoy_door_take(struct convoy_fd_message *message, const struct convoy_
 /* Takes back what take gave. */
 void convoy_door_drop(struct convoy_xfer_joined *joined);
 
-/* Whether both let the other in: reasons not to are in the text (UNSUPPORTED). */
+/* Where both can meet on one host, or that they go without shared memory (is_far_out). UNSUPPORTED: neither, the reason is in
+ * the text. */
 int32_t convoy_door_match(const struct convoy_xfer *engine, const struct convoy_introduction *theirs,
-                          struct convoy_local_socket_target *target_out, struct convoy_error *error);
+                          struct convoy_local_socket_target *target_out, bool *is_far_out, struct convoy_error *error);
 
 #endif

@@ -115,25 +115,35 @@ int32_t convoy_door_take(struct convoy_fd_message *message, const struct convoy_
     return CONVOY_OK;
 }
 
+/* Neither mapped nor read out of its process: what it has must be brought. */
+static bool is_secluded(const struct convoy_introduction *introduction)
+{
+    return (introduction->flags & CONVOY_INTRODUCE_PRIVATE) != 0 &&
+           (introduction->flags & CONVOY_INTRODUCE_BY_PROCESS) == 0;
+}
+
 int32_t convoy_door_match(const struct convoy_xfer *engine, const struct convoy_introduction *theirs,
-                          struct convoy_local_socket_target *target_out, struct convoy_error *error)
+                          struct convoy_local_socket_target *target_out, bool *is_far_out, struct convoy_error *error)
 {
     const struct convoy_host_keys *ours = &engine->introduction.keys;
+    bool is_asked = (theirs->flags & CONVOY_INTRODUCE_REMOTE) != 0;
     *target_out = (struct convoy_local_socket_target){
         .index = 0,
         .by_network = convoy_host_keys_share_network(ours, &theirs->keys),
         .by_directory = convoy_host_keys_share_directory(ours, &theirs->keys),
     };
-    if (strcmp(engine->runtime->settings.net, "ucx") == 0) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED,
-                                "setting net is ucx: this build moves payloads through shared memory only");
+    bool is_near = target_out->by_network || target_out->by_directory;
+    if (strcmp(engine->runtime->settings.net, "shm") == 0) {
+        *is_far_out = false;
+        return is_near && !is_asked
+                   ? CONVOY_OK
+                   : convoy_error_set(error, CONVOY_UNSUPPORTED, "setting net is shm, and %s %s", theirs->session,
+                                      is_asked ? "wants to share no memory"
+                                      : convoy_host_keys_same_boot(ours, &theirs->keys)
+                                          ? "shares the kernel but neither a network namespace nor a shared_directory"
+                                          : "is on another host");
     }
-    if (!target_out->by_network && !target_out->by_directory) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED,
-                                "%s %s: this build moves payloads between processes of one host only", theirs->session,
-                                convoy_host_keys_same_boot(ours, &theirs->keys)
-                                    ? "shares the kernel but neither a network namespace nor a shared_directory"
-                                    : "is on another host");
-    }
+    *is_far_out = is_asked || !is_near || strcmp(engine->runtime->settings.net, "ucx") == 0 ||
+                  is_secluded(&engine->introduction) || is_secluded(theirs);
     return CONVOY_OK;
 }
