@@ -154,6 +154,19 @@ static int32_t join(struct dialing *dialing, convoy_peer *peer_out, struct convo
     return status;
 }
 
+/* Why the other side has closed the local socket: it says so here, if it says anything. */
+static int32_t read_farewell(struct dialing *dialing, bool *is_again_out, struct convoy_error *error)
+{
+    struct convoy_frame frame = {.body = NULL};
+    int32_t status = CONVOY_PEER_LOST;
+    if (convoy_frame_wait_recv(&dialing->stream, &dialing->wait, &frame) == CONVOY_OK &&
+        frame.type == CONVOY_INTRODUCE_REFUSED) {
+        status = read_refusal(&frame, is_again_out, error);
+    }
+    convoy_memory_free(frame.body);
+    return status;
+}
+
 /* Where meeting on this host fails though it looked possible (a cloned machine, a namespace of its own) the two try again
  * without shared memory. */
 static int32_t join_near(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
@@ -162,20 +175,25 @@ static int32_t join_near(struct dialing *dialing, bool *is_again_out, convoy_pee
     if (status == CONVOY_OK) {
         status = join(dialing, peer_out, error);
     }
+    if (status == CONVOY_PEER_LOST) {
+        status = read_farewell(dialing, is_again_out, error);
+    }
     if (status == CONVOY_UNREACHABLE && strcmp(dialing->engine->runtime->settings.net, "shm") != 0) {
         dialing->must_far = *is_again_out = true;
     }
     return status;
 }
 
-static int32_t join_far(struct dialing *dialing, convoy_peer *peer_out, struct convoy_error *error)
+static int32_t join_far(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
 {
     struct convoy_local_socket_target target;
     bool is_far = false;
     int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, &is_far, error);
-    return status == CONVOY_OK ? convoy_far_join(dialing->engine, &dialing->stream, &dialing->wait, &dialing->theirs,
-                                                 peer_out, error)
-                               : status;
+    if (status == CONVOY_OK) {
+        status = convoy_far_join(dialing->engine, &dialing->stream, &dialing->wait, &dialing->theirs, peer_out, error);
+        *is_again_out = status == CONVOY_BUSY;
+    }
+    return status;
 }
 
 static int32_t dial_once(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
@@ -187,7 +205,7 @@ static int32_t dial_once(struct dialing *dialing, bool *is_again_out, convoy_pee
         status = introduce(dialing, is_again_out, error);
     }
     if (status == CONVOY_OK) {
-        status = (dialing->theirs.flags & CONVOY_INTRODUCE_REMOTE) != 0 ? join_far(dialing, peer_out, error)
+        status = (dialing->theirs.flags & CONVOY_INTRODUCE_REMOTE) != 0 ? join_far(dialing, is_again_out, peer_out, error)
                                                                        : join_near(dialing, is_again_out, peer_out, error);
     }
     const int files[] = {dialing->ring_fd, dialing->channel};

@@ -3,7 +3,9 @@
  * Connections on their way in, on the progress thread, which never waits for one of them:
  *
  *   HELLO -> INTRODUCE -> LOCAL -> (a peer)        on this host
- *                      -> BULK  -> (a peer)        without shared memory; every step within hello_timeout_ms; strangers are counted and dropped
+ *                      -> BULK  -> (a peer)        without shared memory
+ *
+ * every step within hello_timeout_ms; strangers are counted and dropped
  */
 #include "xfer/door.h"
 
@@ -365,7 +367,7 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
     if (status != CONVOY_OK) {
         convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "engine %s: %s was turned away: %s", engine->session,
                         arrival->theirs.session, error.text);
-        refuse(arrival, &error, 0);
+        refuse(arrival, &error, status == CONVOY_BUSY ? CONVOY_NOTICE_RETRY : 0);
     }
     drop(arrival);
 }

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "net/message.h"
 
 static int32_t send_address(struct convoy_xfer *engine, struct convoy_frame_stream *stream, struct convoy_error *error)
 {
@@ -49,12 +50,16 @@ static int32_t take_answer(struct convoy_frame_stream *stream, const struct conv
     if (status != CONVOY_OK) {
         return convoy_error_set(error, status, "the connection ended before the address of its bulk, status %d", status);
     }
-    if (frame_out->type != CONVOY_INTRODUCE_BULK) {
-        convoy_memory_free(frame_out->body);
-        return convoy_error_set(error, CONVOY_PEER_ERROR, "frame of type %u instead of the address of its bulk",
-                                frame_out->type);
+    if (frame_out->type == CONVOY_INTRODUCE_BULK) {
+        return CONVOY_OK;
     }
-    return CONVOY_OK;
+    struct convoy_notice notice;
+    bool is_refusal = frame_out->type == CONVOY_INTRODUCE_REFUSED &&
+                      convoy_notice_decode(frame_out->body, frame_out->bytes, &notice);
+    convoy_memory_free(frame_out->body);
+    return is_refusal ? convoy_notice_to_error(&notice, error)
+                      : convoy_error_set(error, CONVOY_UNKNOWN_MESSAGE, "type %u instead of the address of its bulk",
+                                         frame_out->type);
 }
 
 static int32_t join_locked(struct convoy_xfer *engine, struct convoy_frame_stream *stream,

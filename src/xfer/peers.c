@@ -184,7 +184,8 @@ void convoy_xfer_peer_end(struct convoy_xfer *engine, struct convoy_xfer_peer *p
     if (peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane->part(engine, peer)) {
         is_dead = true;
     }
-    const char *how = state == CONVOY_PEER_IS_CLOSED ? "has closed" : is_dead && peer->pid_fd >= 0 ? "has died" : "is cut off";
+    bool has_died = is_dead && peer->pid_fd >= 0;
+    const char *how = state == CONVOY_PEER_IS_CLOSED ? "has closed" : has_died ? "has died" : "is cut off";
     if (peer->state == CONVOY_PEER_IS_CONNECTED) {
         peer->state = state;
         engine->counters[state == CONVOY_PEER_IS_CLOSED ? CONVOY_XFER_COUNT_peers_closed
