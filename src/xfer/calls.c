@@ -70,6 +70,10 @@ int32_t convoy_xfer_wait(struct convoy_xfer *engine, convoy_transfer transfer, u
         }
         if (convoy_xfer_state_is_end(entry->state) || now >= deadline_ns) {
             status = convoy_xfer_state_is_end(entry->state) ? entry->status : CONVOY_IN_PROGRESS;
+            if (status == CONVOY_IN_PROGRESS && entry->is_awaited) { /* this thread copies nothing any more */
+                entry->is_awaited = false;
+                (void)pthread_cond_signal(&engine->work);
+            }
             if (result_out != NULL) {
                 fill_result(engine, entry, result_out);
             }

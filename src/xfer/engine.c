@@ -285,8 +285,19 @@ static void destroy(struct convoy_xfer *engine)
     convoy_memory_free(engine->ranges);
     (void)pthread_mutex_destroy(&engine->far_opening);
     (void)pthread_cond_destroy(&engine->work);
+    (void)pthread_cond_destroy(&engine->changed);
     (void)pthread_mutex_destroy(&engine->lock);
     convoy_memory_free(engine);
+}
+
+/* Deadlines are of the monotonic clock. */
+static void init_changed(struct convoy_xfer *engine)
+{
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&engine->changed, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
 }
 
 int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_transfer_options *options,
@@ -308,6 +319,7 @@ int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_tra
     (void)pthread_mutex_init(&engine->lock, NULL);
     (void)pthread_mutex_init(&engine->far_opening, NULL);
     (void)pthread_cond_init(&engine->work, NULL);
+    init_changed(engine);
     int32_t (*const steps[])(struct convoy_xfer *, struct convoy_error *) = {open_identity, open_tables,  open_pools,
                                                                               open_files,    open_address, open_threads};
     int32_t status = load_options(runtime, options, &engine->options, error);

@@ -321,7 +321,9 @@ struct convoy_xfer {
 
     uint64_t timer_ns;    /* the earliest deadline or retry */
     uint64_t attended_ns; /* when a host thread looked last */
-    uint32_t waiters;     /* host threads asleep on wake_fd */
+    uint32_t waiters;     /* the host thread asleep on wake_fd: 0 or 1 */
+    uint32_t followers;   /* others, asleep on `changed`: one of them is next on wake_fd */
+    pthread_cond_t changed;
     bool is_dozing;          /* peers that say something wake this engine */
     bool is_progress_asleep; /* and nobody else will look */
     uint64_t progress_until_ns;

@@ -211,6 +211,9 @@ void convoy_xfer_wake(struct convoy_xfer *engine)
     if (engine->waiters != 0) {
         (void)!write(engine->wake_fd, &one, sizeof one);
     }
+    if (engine->followers != 0) {
+        (void)pthread_cond_broadcast(&engine->changed);
+    }
 }
 
 void convoy_xfer_kick(struct convoy_xfer *engine)
@@ -249,21 +252,38 @@ static void drain(int fd)
     (void)!read(fd, &count, sizeof count);
 }
 
+/* Another thread sleeps on wake_fd already, and takes the messages. */
+static void sleep_follower(struct convoy_xfer *engine, uint64_t end_ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(end_ns / CONVOY_NS_PER_S),
+                                   .tv_nsec = (long)(end_ns % CONVOY_NS_PER_S)};
+    engine->followers++;
+    (void)pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
+    engine->followers--;
+}
+
 static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
 {
     uint64_t end = engine->timer_ns < until_ns ? engine->timer_ns : until_ns;
+    uint64_t longest = convoy_deadline_after(convoy_now_ns(), IDLE_MS * CONVOY_NS_PER_MS);
     struct pollfd polls[2] = {{.fd = engine->wake_fd, .events = POLLIN}, {.fd = far_file(engine), .events = POLLIN}};
-    engine->waiters++;
+    end = end < longest ? end : longest;
+    if (engine->waiters != 0) {
+        sleep_follower(engine, end);
+        return;
+    }
+    engine->waiters = 1;
     if (doze_all(engine)) {
         convoy_xfer_unlock(engine);
         (void)poll(polls, 2, convoy_deadline_poll_ms(convoy_now_ns(), end));
         convoy_xfer_lock(engine);
-        if (engine->waiters == 1) { /* the last one: what woke it concerns nobody else */
-            drain(engine->wake_fd);
-        }
+        drain(engine->wake_fd);
     }
-    engine->waiters--;
+    engine->waiters = 0;
     engine->attended_ns = convoy_now_ns();
+    if (engine->followers != 0) { /* this one may not come back */
+        (void)pthread_cond_broadcast(&engine->changed);
+    }
 }
 
 static inline void relax(void)

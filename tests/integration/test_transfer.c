@@ -3,10 +3,13 @@
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 
+#include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -110,6 +113,79 @@ static void test_transfer_empty_payload_moves(void **state)
     check_one(0, CONVOY_LOAD_COPY);
 }
 
+/* A host that has waited for a while and then sleeps elsewhere: the copy is made all the same. */
+static void test_transfer_load_goes_on_after_a_wait_that_gave_up(void **state)
+{
+    (void)state;
+    struct two two = two_open(LARGE_BYTES);
+    const struct convoy_load load = {.struct_size = sizeof load, .mode = CONVOY_LOAD_COPY};
+    struct engine *receiver = two.receiver;
+    convoy_transfer loaded = 0;
+    EXPECT_OK(receiver->table->accept_start(receiver->handle, &load, &loaded, &receiver->error), &receiver->error);
+    EXPECT_STATUS(receiver->table->transfer_wait(receiver->handle, loaded, 20000000, NULL, &receiver->error),
+                  CONVOY_IN_PROGRESS, &receiver->error);
+    convoy_transfer sent = send_start(&two, "later");
+    engine_wait(two.sender, sent, CONVOY_OK, NULL); /* by the receiver's own threads alone */
+    engine_look(receiver, loaded);
+    EXPECT(engine_is_filled(receiver->views[0].data, LARGE_BYTES, 1));
+    release(two.sender, sent);
+    release(receiver, loaded);
+    two_close(&two);
+}
+
+/* Several threads wait at once: each gets its own, and they sleep meanwhile. */
+#define THREADS 6u
+
+struct waiter {
+    struct two *two;
+    convoy_transfer loaded;
+    pthread_t thread;
+    int32_t status;
+    uint64_t cpu_ns;
+};
+
+static void *wait_main(void *argument)
+{
+    struct waiter *waiter = argument;
+    struct timespec used;
+    struct convoy_error error = {.struct_size = sizeof error};
+    struct engine *receiver = waiter->two->receiver;
+    waiter->status = receiver->table->transfer_wait(receiver->handle, waiter->loaded, ENGINE_TIMEOUT_NS, NULL, &error);
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    waiter->cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+    return NULL;
+}
+
+static void test_transfer_threads_that_wait_at_once_sleep_and_are_all_served(void **state)
+{
+    (void)state;
+    struct two two = two_open(4096);
+    struct waiter waiters[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) {
+        char request[8] = {'r', (char)('0' + i)};
+        const struct convoy_load load = {
+            .struct_size = sizeof load, .request = request, .request_length = 2, .timeout_ns = ENGINE_TIMEOUT_NS};
+        waiters[i] = (struct waiter){.two = &two};
+        EXPECT_OK(two.receiver->table->accept_start(two.receiver->handle, &load, &waiters[i].loaded, &two.receiver->error),
+                  &two.receiver->error);
+        EXPECT(pthread_create(&waiters[i].thread, NULL, wait_main, &waiters[i]) == 0);
+    }
+    for (uint32_t i = THREADS; i-- > 0;) {
+        char request[8] = {'r', (char)('0' + i)};
+        (void)poll(NULL, 0, 60); /* for the processor time of those that wait, not for their order */
+        convoy_transfer sent = send_start(&two, request);
+        engine_wait(two.sender, sent, CONVOY_OK, NULL);
+        release(two.sender, sent);
+    }
+    for (uint32_t i = 0; i < THREADS; i++) {
+        EXPECT(pthread_join(waiters[i].thread, NULL) == 0);
+        EXPECT_EQUAL(waiters[i].status, CONVOY_OK);
+        EXPECT(waiters[i].cpu_ns < 100000000u); /* a third of what it has waited, were it alone to spin */
+        release(two.receiver, waiters[i].loaded);
+    }
+    two_close(&two);
+}
+
 /* kvcache-ai/Mooncake PR 609: sizes below and around any threshold follow the same rules. */
 static void test_transfer_sizes_around_every_threshold_arrive_whole(void **state)
 {
@@ -141,6 +217,8 @@ int main(void)
         cmocka_unit_test(test_transfer_copy_of_a_small_payload_is_the_senders_bytes),
         cmocka_unit_test(test_transfer_large_payloads_move_both_ways_of_loading),
         cmocka_unit_test(test_transfer_empty_payload_moves),
+        cmocka_unit_test(test_transfer_load_goes_on_after_a_wait_that_gave_up),
+        cmocka_unit_test(test_transfer_threads_that_wait_at_once_sleep_and_are_all_served),
         cmocka_unit_test(test_transfer_sizes_around_every_threshold_arrive_whole),
     };
     return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);

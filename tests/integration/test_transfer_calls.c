@@ -225,11 +225,11 @@ static void test_transfer_private_pool_is_read_by_nobody(void **state)
     struct two *two = two_open_with(&options);
     const struct convoy_tensor_source tensor = engine_tensor(two->memory, &two->bytes);
     const struct convoy_stage stage = engine_stage("private", &tensor, 1);
-    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer};
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer, .path = CONVOY_PATH_LEND};
     convoy_transfer sent = 0;
     EXPECT_STATUS(two->sender->table->send_start(two->sender->handle, &stage, &send, &sent, &two->sender->error),
                   CONVOY_UNSUPPORTED, &two->sender->error);
-    EXPECT_TEXT(two->sender->error.text, "private");
+    EXPECT_TEXT(two->sender->error.text, "LEND");
     two_close(two);
 }
 
@@ -402,9 +402,9 @@ static void test_transfer_abort_of_an_offer_reaches_the_receiver(void **state)
 {
     (void)state;
     struct two *two = two_open();
+    struct convoy_error *error = &two->sender->error;
     convoy_transfer sent = send_start(two, "aborted", 0);
-    EXPECT_OK(two->sender->table->abort(two->sender->handle, sent, "changed my mind", 15, &two->sender->error),
-              &two->sender->error);
+    EXPECT_OK(two->sender->table->abort(two->sender->handle, sent, "changed my mind", 15, error), error);
     engine_wait(two->sender, sent, CONVOY_CANCELED, NULL);
     EXPECT_TEXT(two->sender->error.text, "changed my mind");
     release(two->sender, sent);
@@ -439,21 +439,19 @@ static void test_transfer_query_answers_here_and_there_also_about_the_unknown(vo
     convoy_transfer loaded = accept_start(two, "asked", 0);
     struct convoy_transfer_query query = {.struct_size = sizeof query, .request = "asked", .request_length = 5};
     struct convoy_transfer_answer answer = {.struct_size = sizeof answer};
+    struct convoy_error *error = &two->sender->error;
     engine_wait(two->receiver, loaded, CONVOY_OK, NULL);
     engine_wait(two->sender, sent, CONVOY_OK, NULL);
     query.peer = two->peer;
-    EXPECT_OK(two->sender->table->query(two->sender->handle, &query, 0, &answer, &two->sender->error),
-              &two->sender->error);
+    EXPECT_OK(two->sender->table->query(two->sender->handle, &query, 0, &answer, error), error);
     EXPECT_EQUAL(answer.state, CONVOY_TRANSFER_LOADED);
     EXPECT_EQUAL(answer.is_drained, 0);
     release(two->receiver, loaded);
-    EXPECT_OK(two->sender->table->query(two->sender->handle, &query, 0, &answer, &two->sender->error),
-              &two->sender->error);
+    EXPECT_OK(two->sender->table->query(two->sender->handle, &query, 0, &answer, error), error);
     EXPECT_EQUAL(answer.state, 0);
     EXPECT_EQUAL(answer.is_drained, 1);
     query.peer = 0;
-    EXPECT_OK(two->sender->table->query(two->sender->handle, &query, 0, &answer, &two->sender->error),
-              &two->sender->error);
+    EXPECT_OK(two->sender->table->query(two->sender->handle, &query, 0, &answer, error), error);
     EXPECT_EQUAL(answer.transfer, sent);
     release(two->sender, sent);
     two_close(two);
