@@ -100,6 +100,12 @@ static struct convoy_xfer_peer *find_place(struct convoy_xfer *engine)
     return gone;
 }
 
+static uint32_t locality_of(const struct convoy_xfer *engine, const struct convoy_xfer_joined *joined)
+{
+    bool is_own_context = joined->introduction->context == engine->introduction.context;
+    return joined->lane->is_far ? CONVOY_LOCALITY_REMOTE : is_own_context ? CONVOY_LOCALITY_PROCESS : CONVOY_LOCALITY_HOST;
+}
+
 int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfer_joined *joined,
                              struct convoy_xfer_peer **peer_out, struct convoy_error *error)
 {
@@ -112,9 +118,7 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     *peer = (struct convoy_xfer_peer){
         .generation = generation != 0 ? generation : 1,
         .state = CONVOY_PEER_IS_CONNECTED,
-        .locality = joined->lane->is_far                                            ? CONVOY_LOCALITY_REMOTE
-                    : joined->introduction->context == engine->introduction.context ? CONVOY_LOCALITY_PROCESS
-                                                                                    : CONVOY_LOCALITY_HOST,
+        .locality = locality_of(engine, joined),
         .lane = joined->lane,
         .tcp_fd = joined->tcp_fd,
         .wake_fd = joined->wake_fd,
@@ -127,7 +131,8 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     if (joined->ring_memory != NULL) {
         convoy_ring_init(&peer->ring, joined->ring_memory, joined->side);
     }
-    if (joined->ring_memory != NULL && engine->is_dozing && !convoy_ring_doze(&peer->ring)) { /* whoever sleeps knows nothing of this ring yet */
+    /* Whoever sleeps knows nothing of this ring yet. */
+    if (joined->ring_memory != NULL && engine->is_dozing && !convoy_ring_doze(&peer->ring)) {
         convoy_xfer_kick(engine);
     }
     CONVOY_XFER_NOTE(engine, peers_connected);

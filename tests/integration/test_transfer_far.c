@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engines on two hosts (network namespaces; without the right to make them, two processes of one host that are set to share
- * no memory): whole requests bit for bit over UCX, by every way of asking for them, and what is left afterwards. */
-#include "tests/lib/engines.h"
+/* Whole requests between two hosts, bit for bit, by every way of asking for them, and what is left afterwards. */
 #include "tests/lib/expect.h"
-#include "tests/lib/hosts.h"
-#include "tests/lib/ranks.h"
+#include "tests/lib/far_hosts.h"
+#include "tests/lib/kinds.h"
+#include "tests/lib/scale.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,102 +13,26 @@
 
 #include <cmocka.h>
 
-#define POOL_BYTES (256u << 20)
-#define LONG_MS 60000u
-
-static bool has_hosts;
-
-struct shared {
-    char sessions[2][CONVOY_SESSION_BYTES];
-    char text[65536];
-    uint64_t numbers[8];
-};
-
-static struct engine *open_engine_with(const struct rank *rank, uint64_t pool_bytes, uint32_t prealloc_count)
-{
-    struct shared *shared = rank->shared;
-    char address[64];
-    (void)snprintf(address, sizeof address, "tcp://%s:0", has_hosts ? hosts_address(rank->index) : "127.0.0.1");
-    const struct convoy_transfer_options options = {.struct_size = sizeof options,
-                                                    .address = address,
-                                                    .address_length = strlen(address),
-                                                    .pool_bytes = pool_bytes,
-                                                    .pool_block_bytes = 4096,
-                                                    .prealloc_count = prealloc_count,
-                                                    .prealloc_bytes = 65536};
-    if (has_hosts) {
-        hosts_enter(rank->index);
-    } else {
-        engine_settings = "{\"net\": \"ucx\"}";
-    }
-    struct engine *engine = engine_create(&options);
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
-    rank_mark(rank, 1);
-    return engine;
-}
-
-static struct engine *open_engine(const struct rank *rank)
-{
-    return open_engine_with(rank, POOL_BYTES, 0);
-}
-
-static convoy_peer connect_to(const struct rank *rank, struct engine *engine, uint32_t other)
-{
-    const struct shared *shared = rank->shared;
-    struct convoy_peer_info info = {.struct_size = sizeof info};
-    rank_await_mark(rank, other, 1);
-    convoy_peer peer = engine_connect(engine, shared->sessions[other]);
-    EXPECT_OK(engine->table->peer_info(engine->handle, peer, &info, &engine->error), &engine->error);
-    EXPECT_EQUAL(info.locality, CONVOY_LOCALITY_REMOTE);
-    EXPECT_EQUAL(info.pool_bytes, 0);
-    return peer;
-}
-
-static void release(struct engine *engine, convoy_transfer transfer)
-{
-    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
-}
-
-static convoy_transfer send_start(struct engine *engine, convoy_peer peer, const char *request, const uint8_t *data,
-                                  const uint64_t *bytes, uint32_t flags)
-{
-    const struct convoy_tensor_source tensor = engine_tensor(data, bytes);
-    struct convoy_stage stage = engine_stage(request, &tensor, 1);
-    const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = ENGINE_TIMEOUT_NS};
-    convoy_transfer sent = 0;
-    stage.critical_flags = flags;
-    EXPECT_OK(engine->table->send_start(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
-    return sent;
-}
-
-static void run_ranks(void (*run)(const struct rank *rank, void *argument), void *argument)
-{
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run, argument, LONG_MS);
-    ranks_finish(ranks);
-}
-
-/* Both sides have nothing left, and only then close. */
-static void finish(const struct rank *rank, struct engine *engine)
-{
-    rank_barrier(rank);
-    engine_await_empty(engine);
-    rank_barrier(rank);
-    engine_destroy(engine);
-}
-
 /* -- one after the other, of every size -- */
 
 static const uint64_t sizes[] = {4096,  0,     1,      511,      512,      513,      61439,      61440,
                                  61441, 65536, 122880, 1048577, 16777217, 64u << 20, (64u << 20) + 1};
 #define SIZES (sizeof sizes / sizeof sizes[0])
 
+static void check_data(struct engine *engine, convoy_transfer transfer, const uint8_t *data, uint64_t bytes)
+{
+    engine_look(engine, transfer);
+    EXPECT_EQUAL(engine->payload.tensor_count, 1);
+    EXPECT_EQUAL(engine->views[0].bytes, bytes);
+    EXPECT(bytes == 0 || memcmp(engine->views[0].data, data, bytes) == 0);
+}
+
 static void run_sizes(const struct rank *rank, void *argument)
 {
-    struct engine *engine = open_engine(rank);
+    struct engine *engine = far_open(rank, 0, 0);
     uint8_t *data = malloc(sizes[SIZES - 1]);
     uint8_t *destination = malloc(sizes[SIZES - 1]);
-    convoy_peer peer = rank->index == 0 ? connect_to(rank, engine, 1) : 0;
+    convoy_peer peer = rank->index == 0 ? far_connect(rank, engine) : 0;
     (void)argument;
     EXPECT(data != NULL && destination != NULL);
     engine_fill(data, sizes[SIZES - 1], 1);
@@ -123,7 +46,7 @@ static void run_sizes(const struct rank *rank, void *argument)
                                    .timeout_ns = ENGINE_TIMEOUT_NS};
         convoy_transfer transfer = 0;
         if (rank->index == 0) {
-            transfer = send_start(engine, peer, "sizes", data, &bytes, i % 2 == 0 ? CONVOY_STAGE_CHECKSUM : 0);
+            transfer = far_send(engine, peer, "sizes", data, &bytes, i % 2 == 0 ? CONVOY_STAGE_CHECKSUM : 0);
         } else {
             EXPECT_OK(engine->table->accept_start(engine->handle, &load, &transfer, &engine->error), &engine->error);
         }
@@ -132,15 +55,13 @@ static void run_sizes(const struct rank *rank, void *argument)
         EXPECT_EQUAL(result.payload_bytes, bytes);
         EXPECT_EQUAL(result.moved_bytes, bytes);
         if (rank->index == 1) {
-            engine_look(engine, transfer);
-            EXPECT_EQUAL(engine->views[0].bytes, bytes);
-            EXPECT(bytes == 0 || memcmp(engine->views[0].data, data, bytes) == 0);
+            check_data(engine, transfer, data, bytes);
             EXPECT(i % 3 != 2 || bytes == 0 || engine->views[0].data == destination);
         }
-        release(engine, transfer);
+        far_release(engine, transfer);
     }
     EXPECT_EQUAL(engine_counter(engine, "retries"), 0);
-    finish(rank, engine);
+    far_finish(rank, engine);
     free(data);
     free(destination);
 }
@@ -148,29 +69,333 @@ static void run_sizes(const struct rank *rank, void *argument)
 static void test_far_sizes_around_every_border_arrive_whole(void **state)
 {
     (void)state;
-    run_ranks(run_sizes, NULL);
+    far_run(run_sizes, NULL);
 }
 
-static int make_hosts(void **state)
-{
-    (void)state;
-    has_hosts = hosts_create(2);
-    return 0;
-}
+/* -- tensors of every kind, and a descriptor that takes more than one frame -- */
 
-static int remove_hosts(void **state)
+static void run_kinds(const struct rank *rank, void *argument)
 {
-    (void)state;
-    if (has_hosts) {
-        hosts_destroy();
+    static char scalars[1000000];
+    struct engine *engine = far_open(rank, 0, 0);
+    (void)argument;
+    memset(scalars, ' ', sizeof scalars);
+    (void)memcpy(scalars, "{\"seed\": 18446744073709551615, \"cfg\": 1.10}", 43);
+    if (rank->index == 0) {
+        struct convoy_stage stage = kinds_stage();
+        stage.scalars = scalars;
+        stage.scalars_length = sizeof scalars;
+        stage.attempt = 3;
+        const struct convoy_send send = {.struct_size = sizeof send, .peer = far_connect(rank, engine)};
+        convoy_transfer sent = 0;
+        EXPECT_OK(engine->table->send(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
+        far_release(engine, sent);
+    } else {
+        convoy_transfer loaded = far_accept(engine, CONVOY_LOAD_VIEW);
+        engine_wait(engine, loaded, CONVOY_OK, NULL);
+        engine_look(engine, loaded);
+        kinds_check(engine);
+        EXPECT_EQUAL(engine->payload.attempt, 3);
+        EXPECT(engine->payload.scalars_length == sizeof scalars &&
+               memcmp(engine->payload.scalars, scalars, sizeof scalars) == 0);
+        far_release(engine, loaded);
     }
-    return 0;
+    far_finish(rank, engine);
+}
+
+static void test_far_tensors_of_every_kind_arrive_bit_for_bit(void **state)
+{
+    (void)state;
+    far_run(run_kinds, NULL);
+}
+
+/* -- several in flight, both ways at once -- */
+
+#define FLIGHT 8u
+#define FLIGHTS 40u
+#define FLIGHT_BYTES (1u << 20)
+
+static void fly(struct engine *engine, convoy_peer peer, uint32_t round, uint32_t index, const uint8_t *const data[2])
+{
+    convoy_transfer sent[FLIGHT];
+    convoy_transfer loaded[FLIGHT];
+    uint64_t bytes[FLIGHT];
+    char request[32];
+    for (uint32_t i = 0; i < FLIGHT; i++) {
+        bytes[i] = (round * FLIGHT + i) * 7919u % FLIGHT_BYTES;
+        (void)snprintf(request, sizeof request, "%u", i);
+        sent[i] = far_send(engine, peer, request, data[index], &bytes[i], i % 2 == 0 ? CONVOY_STAGE_CHECKSUM : 0);
+    }
+    for (uint32_t i = 0; i < FLIGHT; i++) {
+        loaded[i] = far_accept(engine, i % 2);
+    }
+    for (uint32_t i = 0; i < FLIGHT; i++) {
+        engine_wait(engine, loaded[i], CONVOY_OK, NULL);
+        engine_look(engine, loaded[i]);
+        uint32_t number = (uint32_t)(engine->payload.request[0] - '0');
+        check_data(engine, loaded[i], data[1 - index], bytes[number]);
+        far_release(engine, loaded[i]);
+    }
+    for (uint32_t i = 0; i < FLIGHT; i++) {
+        engine_wait(engine, sent[i], CONVOY_OK, NULL);
+        far_release(engine, sent[i]);
+    }
+}
+
+static void run_flights(const struct rank *rank, void *argument)
+{
+    static uint8_t data[2][FLIGHT_BYTES];
+    const uint8_t *const both[2] = {data[0], data[1]};
+    struct engine *engine = far_open(rank, 0, 0);
+    convoy_peer peer = far_connect(rank, engine); /* both at once: one connection comes of it */
+    (void)argument;
+    engine_fill(data[0], FLIGHT_BYTES, 1);
+    engine_fill(data[1], FLIGHT_BYTES, 2);
+    for (uint32_t i = 0; i < test_scaled(FLIGHTS, 50 * FLIGHTS); i++) {
+        fly(engine, peer, i, rank->index, both);
+        rank_barrier(rank);
+    }
+    EXPECT_EQUAL(engine_counter(engine, "peers_connected"), 1);
+    far_finish(rank, engine);
+}
+
+static void test_far_many_in_flight_both_ways_share_one_connection_and_leave_nothing(void **state)
+{
+    (void)state;
+    far_run(run_flights, NULL);
+}
+
+/* -- by descriptor -- */
+
+#define PULL_BYTES 300000u
+
+static void offer_descriptors(const struct rank *rank, struct engine *engine)
+{
+    struct far_shared *shared = rank->shared;
+    static uint8_t data[PULL_BYTES];
+    const uint64_t bytes = PULL_BYTES;
+    const struct convoy_tensor_source tensor = engine_tensor(data, &bytes);
+    const struct convoy_stage stage = engine_stage("pulled", &tensor, 1);
+    convoy_transfer staged = 0;
+    engine_fill(data, PULL_BYTES, 9);
+    EXPECT_OK(engine->table->stage_start(engine->handle, &stage, &staged, &engine->error), &engine->error);
+    engine_wait(engine, staged, CONVOY_OK, NULL);
+    for (uint32_t form = CONVOY_DESCRIPTOR_BINARY; form <= CONVOY_DESCRIPTOR_JSON; form++) {
+        struct convoy_text_buffer text = {
+            .struct_size = sizeof text, .data = shared->text, .capacity = sizeof shared->text};
+        EXPECT_OK(engine->table->descriptor(engine->handle, staged, form, &text, &engine->error), &engine->error);
+        shared->numbers[0] = text.length;
+        rank_barrier(rank);
+        rank_barrier(rank);
+    }
+    far_release(engine, staged);
+    rank_barrier(rank);
+    rank_barrier(rank); /* it has asked for what is no more */
+}
+
+static int32_t pull(const struct rank *rank, struct engine *engine, uint8_t *destination, convoy_transfer *loaded_out)
+{
+    const struct far_shared *shared = rank->shared;
+    const struct convoy_load load = {.struct_size = sizeof load,
+                                     .mode = destination != NULL ? CONVOY_LOAD_COPY : CONVOY_LOAD_VIEW,
+                                     .descriptor = shared->text,
+                                     .descriptor_length = shared->numbers[0],
+                                     .destination = destination,
+                                     .destination_bytes = destination != NULL ? PULL_BYTES : 0,
+                                     .timeout_ns = ENGINE_TIMEOUT_NS};
+    EXPECT_OK(engine->table->load_start(engine->handle, &load, loaded_out, &engine->error), &engine->error);
+    return engine->table->transfer_wait(engine->handle, *loaded_out, ENGINE_TIMEOUT_NS, NULL, &engine->error);
+}
+
+static void pull_descriptors(const struct rank *rank, struct engine *engine)
+{
+    static uint8_t destination[PULL_BYTES];
+    convoy_transfer loaded = 0;
+    for (uint32_t form = CONVOY_DESCRIPTOR_BINARY; form <= CONVOY_DESCRIPTOR_JSON; form++) {
+        rank_barrier(rank);
+        for (uint32_t i = 0; i < 2; i++) {
+            EXPECT_OK(pull(rank, engine, i == 0 ? NULL : destination, &loaded), &engine->error);
+            engine_look(engine, loaded);
+            EXPECT(engine_is_filled(engine->views[0].data, PULL_BYTES, 9));
+            far_release(engine, loaded);
+        }
+        rank_barrier(rank);
+    }
+    rank_barrier(rank);
+    int32_t status = pull(rank, engine, NULL, &loaded);
+    EXPECT(status == CONVOY_NOT_FOUND || status == CONVOY_CLOSED);
+    far_release(engine, loaded);
+    rank_barrier(rank);
+}
+
+static void run_pull(const struct rank *rank, void *argument)
+{
+    struct engine *engine = far_open(rank, 0, 0);
+    (void)argument;
+    (void)far_connect(rank, engine);
+    if (rank->index == 0) {
+        offer_descriptors(rank, engine);
+    } else {
+        pull_descriptors(rank, engine);
+    }
+    far_finish(rank, engine);
+}
+
+static void test_far_descriptors_are_pulled_into_slots_and_destinations(void **state)
+{
+    (void)state;
+    far_run(run_pull, NULL);
+}
+
+/* -- to addresses -- */
+
+#define RAW_BYTES 200000u
+
+static void push_raw(const struct rank *rank, struct engine *engine, convoy_peer peer)
+{
+    const struct far_shared *shared = rank->shared;
+    static uint8_t data[RAW_BYTES];
+    struct convoy_raw_piece pieces[3] = {
+        {.source = data, .target = shared->numbers[1], .bytes = 1},
+        {.source = data + 1, .target = shared->numbers[1] + 1, .bytes = 99999},
+        {.source = data + 100000, .target = shared->numbers[1] + 100000, .bytes = 100000},
+    };
+    const struct convoy_raw raw = {.struct_size = sizeof raw,
+                                   .peer = peer,
+                                   .pieces = pieces,
+                                   .piece_stride = sizeof pieces[0],
+                                   .piece_count = 3};
+    engine_fill(data, RAW_BYTES, 5);
+    EXPECT_STATUS(engine->table->transfer_sync(engine->handle, &raw, ENGINE_TIMEOUT_NS, &engine->error),
+                  CONVOY_INVALID_ARGUMENT, &engine->error);
+    EXPECT_OK(engine->table->memory_register(engine->handle, data, RAW_BYTES, &engine->error), &engine->error);
+    EXPECT_OK(engine->table->transfer_sync(engine->handle, &raw, ENGINE_TIMEOUT_NS, &engine->error), &engine->error);
+    for (uint32_t i = 0; i < 3; i++) { /* registered memory there */
+        pieces[i].target += shared->numbers[2] - shared->numbers[1];
+    }
+    EXPECT_OK(engine->table->transfer_sync(engine->handle, &raw, ENGINE_TIMEOUT_NS, &engine->error), &engine->error);
+    pieces[2].bytes = 100000;
+    pieces[2].target += 1; /* beyond its end */
+    EXPECT_STATUS(engine->table->transfer_sync(engine->handle, &raw, ENGINE_TIMEOUT_NS, &engine->error),
+                  CONVOY_NOT_FOUND, &engine->error);
+    EXPECT_OK(engine->table->memory_deregister(engine->handle, data, RAW_BYTES, &engine->error), &engine->error);
+    const uint64_t bytes = RAW_BYTES;
+    const struct convoy_tensor_source tensor = engine_tensor(data, &bytes);
+    const struct convoy_stage stage = engine_stage("to address", &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send,
+                                     .path = CONVOY_PATH_PUSH,
+                                     .peer = peer,
+                                     .address = shared->numbers[3],
+                                     .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer sent = 0;
+    EXPECT_OK(engine->table->send(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
+    far_release(engine, sent);
+}
+
+static struct convoy_reserved_slot reserve(struct engine *engine, const char *request)
+{
+    const uint64_t bytes = RAW_BYTES;
+    struct convoy_reserved_slot slot = {.transfer = 0};
+    const struct convoy_reserve wanted = {.struct_size = sizeof wanted,
+                                          .request = request,
+                                          .request_length = strlen(request),
+                                          .bytes = &bytes,
+                                          .count = 1};
+    struct convoy_reservation reservation = {
+        .struct_size = sizeof reservation, .slots = &slot, .slot_stride = sizeof slot, .slot_capacity = 1};
+    EXPECT_OK(engine->table->reserve(engine->handle, &wanted, &reservation, &engine->error), &engine->error);
+    return slot;
+}
+
+static void run_raw(const struct rank *rank, void *argument)
+{
+    static uint8_t registered[RAW_BYTES];
+    struct far_shared *shared = rank->shared;
+    struct engine *engine = far_open(rank, 0, 0);
+    convoy_peer peer = far_connect(rank, engine);
+    (void)argument;
+    if (rank->index == 0) {
+        rank_barrier(rank);
+        push_raw(rank, engine, peer);
+        rank_barrier(rank);
+    } else {
+        struct convoy_reserved_slot slots[2] = {reserve(engine, "raw"), reserve(engine, "to address")};
+        EXPECT_OK(engine->table->memory_register(engine->handle, registered, RAW_BYTES, &engine->error), &engine->error);
+        shared->numbers[1] = (uint64_t)(uintptr_t)slots[0].address;
+        shared->numbers[2] = (uint64_t)(uintptr_t)registered;
+        shared->numbers[3] = (uint64_t)(uintptr_t)slots[1].address;
+        rank_barrier(rank);
+        rank_barrier(rank);
+        EXPECT(engine_is_filled(registered, RAW_BYTES, 5));
+        for (uint32_t i = 0; i < 2; i++) {
+            engine_wait(engine, slots[i].transfer, CONVOY_OK, NULL);
+            EXPECT(engine_is_filled(slots[i].address, RAW_BYTES, 5));
+            far_release(engine, slots[i].transfer);
+        }
+        EXPECT_OK(engine->table->memory_deregister(engine->handle, registered, RAW_BYTES, &engine->error),
+                  &engine->error);
+    }
+    far_finish(rank, engine);
+}
+
+static void test_far_addresses_are_written_where_the_peer_lets_them_be(void **state)
+{
+    (void)state;
+    far_run(run_raw, NULL);
+}
+
+/* -- a small pool, and slots made at open -- */
+
+static void run_small(const struct rank *rank, void *argument)
+{
+    static uint8_t data[65536];
+    const uint64_t bytes = sizeof data;
+    struct engine *engine = far_open(rank, rank->index == 0 ? 0 : 3 * sizeof data, rank->index == 0 ? 0 : 1);
+    convoy_peer peer = rank->index == 0 ? far_connect(rank, engine) : 0;
+    struct convoy_transfer_result result = {.struct_size = sizeof result};
+    convoy_transfer held[4];
+    uint32_t prealloc_count = 0;
+    (void)argument;
+    engine_fill(data, sizeof data, 8);
+    for (uint32_t i = 0; i < 3; i++) { /* the slot that there is, and what the pool has beside it */
+        held[i] = rank->index == 0 ? far_send(engine, peer, "fits", data, &bytes, 0) : far_accept(engine, CONVOY_LOAD_VIEW);
+        engine_wait(engine, held[i], CONVOY_OK, &result);
+        prealloc_count += result.slot_id != 0;
+    }
+    EXPECT_EQUAL(prealloc_count, rank->index);
+    held[3] = rank->index == 0 ? far_send(engine, peer, "too much", data, &bytes, 0) : far_accept(engine, CONVOY_LOAD_COPY);
+    engine_wait(engine, held[3], CONVOY_POOL_EXHAUSTED, &result);
+    EXPECT(result.retry_after_ms != 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        far_release(engine, held[i]);
+    }
+    rank_barrier(rank);
+    held[0] = rank->index == 0 ? far_send(engine, peer, "again", data, &bytes, 0) : far_accept(engine, CONVOY_LOAD_VIEW);
+    engine_wait(engine, held[0], CONVOY_OK, &result);
+    EXPECT_EQUAL(result.slot_id, rank->index); /* used again */
+    far_release(engine, held[0]);
+    rank_barrier(rank);
+    EXPECT_EQUAL(engine_figures(engine).taken, rank->index == 0 ? 0 : sizeof data);
+    EXPECT_EQUAL(engine_figures(engine).quarantined, 0);
+    rank_barrier(rank);
+    engine_destroy(engine);
+}
+
+static void test_far_small_pool_refuses_with_figures_and_takes_again_later(void **state)
+{
+    (void)state;
+    far_run(run_small, NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_far_sizes_around_every_border_arrive_whole),
+        cmocka_unit_test(test_far_tensors_of_every_kind_arrive_bit_for_bit),
+        cmocka_unit_test(test_far_many_in_flight_both_ways_share_one_connection_and_leave_nothing),
+        cmocka_unit_test(test_far_descriptors_are_pulled_into_slots_and_destinations),
+        cmocka_unit_test(test_far_addresses_are_written_where_the_peer_lets_them_be),
+        cmocka_unit_test(test_far_small_pool_refuses_with_figures_and_takes_again_later),
     };
-    return cmocka_run_group_tests_name("transfer_far", tests, make_hosts, remove_hosts);
+    return cmocka_run_group_tests_name("transfer_far", tests, far_make_hosts, far_remove_hosts);
 }
