@@ -341,7 +341,7 @@ static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
         }
     } else if (entry->kind == CONVOY_XFER_SLOT || entry->slot_id != 0) {
         convoy_xfer_slot_released(engine, entry);
-    } else if (entry->slot.lease != CONVOY_LEASE_NONE) {
+    } else if (entry->kind == CONVOY_XFER_LOAD && entry->slot.lease != CONVOY_LEASE_NONE) { /* a send's is its stage's */
         (void)convoy_pool_retire(engine->pool, entry->slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
     }
     if (entry->view != NULL) {
