@@ -36,7 +36,7 @@ convoy_transfer far_send(struct engine *engine, convoy_peer peer, const char *re
 convoy_transfer far_accept(struct engine *engine, uint32_t mode);
 void far_release(struct engine *engine, convoy_transfer transfer);
 
-/* Waits until a transfer is in this state; others that are no end may come before. */
+/* Waits until a transfer is in this state, or has ended. */
 void far_await_state(struct engine *engine, convoy_transfer transfer, uint32_t state);
 
 /* Both sides have nothing left, and only then close. */
