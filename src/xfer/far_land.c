@@ -88,6 +88,7 @@ void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
         fail(engine, entry, status);
         return;
     }
+    entry->retry_after_ms = 0;
     entry->path = CONVOY_PATH_MESSAGES;
     say_room(engine, entry);
 }

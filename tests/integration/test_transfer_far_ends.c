@@ -15,7 +15,7 @@
 #define LARGE_BYTES (48u << 20) /* long enough under way for something to happen meanwhile */
 #define SMALL_BYTES 100000u
 #define LONG_MS 60000u
-#define SHORT_NS 300000000ull
+#define SHORT_NS 1500000000ull
 #define LIVES 4u
 
 static uint8_t *make_data(uint64_t bytes)
