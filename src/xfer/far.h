@@ -27,6 +27,7 @@
 
 #define CONVOY_FAR_ADDRESS_BYTES (16u << 10) /* longest bulk address */
 #define CONVOY_FAR_NOTE_BYTES (64u << 20)    /* longest descriptor */
+#define CONVOY_FAR_DONE 256u
 
 struct convoy_far_item; /* what a callback has queued */
 
@@ -41,6 +42,13 @@ struct convoy_far_raw {
     uint64_t deadline_ns;
 };
 
+/* An order that was carried out. */
+struct convoy_far_done {
+    uint64_t cookie;
+    uint32_t peer;
+    uint32_t generation;
+};
+
 struct convoy_far {
     struct convoy_bulk *bulk;
     struct convoy_landings *landings;
@@ -48,6 +56,8 @@ struct convoy_far {
     struct convoy_far_item *first;
     struct convoy_far_item *last;
     struct convoy_far_raw *raws;
+    struct convoy_far_done done[CONVOY_FAR_DONE]; /* the last ones, for orders that are said again */
+    uint32_t done_count;
     uint32_t cut_count; /* peers whose connection has ended, but whose endpoint may still bring something */
 };
 
@@ -82,7 +92,8 @@ void convoy_far_order_ended(struct convoy_xfer *engine, struct convoy_xfer_order
 /* -- far_land.c: bytes that come in -- */
 void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *load, const struct convoy_offer *offer);
 void convoy_far_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *load);
-/* Says ROOM again to a sender that has not heard it. */
+/* Says ROOM again: since the time for that has come, or to a sender that has not heard it. */
+void convoy_far_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry *load);
 void convoy_far_load_repeat(struct convoy_xfer *engine, uint32_t peer, uint64_t serial);
 /* All bytes of a landing are there. */
 void convoy_far_landed(struct convoy_xfer *engine, uint64_t owner, uint64_t number);

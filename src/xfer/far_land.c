@@ -19,6 +19,15 @@ static void say_room(struct convoy_xfer *engine, const struct convoy_xfer_entry 
     convoy_xfer_say(engine, &engine->peers[entry->peer], &notice);
 }
 
+/* Says ROOM again after a while, as often as the load allows: the word, or the answer to it, may be lost. */
+static void set_retry(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    entry->retry_ns = entry->retries_left != 0 ? convoy_deadline_after(convoy_now_ns(), entry->retry_step_ns)
+                                               : CONVOY_DEADLINE_NEVER;
+    entry->retries_left -= entry->retries_left != 0;
+    convoy_xfer_timer(engine, entry->retry_ns);
+}
+
 static int32_t find_memory(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, struct convoy_error *error)
 {
     if (entry->note_bytes > CONVOY_FAR_NOTE_BYTES) {
@@ -74,7 +83,6 @@ void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
     entry->payload_bytes = offer != NULL ? offer->bytes : entry->descriptor.payload_bytes;
     entry->note_bytes = offer != NULL ? offer->note & CONVOY_OFFER_NOTE_BYTES : 0;
     entry->times_ns[CONVOY_TIME_OFFERED] = convoy_now_ns();
-    entry->retry_ns = CONVOY_DEADLINE_NEVER;
     if (offer != NULL && entry->request_length == 0) { /* its text comes with the descriptor */
         entry->digest = offer->digest;
     }
@@ -90,6 +98,13 @@ void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
     }
     entry->retry_after_ms = 0;
     entry->path = CONVOY_PATH_MESSAGES;
+    set_retry(engine, entry);
+    say_room(engine, entry);
+}
+
+void convoy_far_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    set_retry(engine, entry);
     say_room(engine, entry);
 }
 

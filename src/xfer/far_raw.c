@@ -69,6 +69,17 @@ static int32_t begin(struct convoy_xfer *engine, uint32_t peer, const struct con
     return CONVOY_OK;
 }
 
+static bool is_done(const struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)
+{
+    for (uint32_t i = 0; i < CONVOY_FAR_DONE; i++) {
+        const struct convoy_far_done *done = &engine->far->done[i];
+        if (done->cookie == cookie && done->peer == peer && done->generation == engine->peers[peer].generation) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void convoy_far_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *order,
                        int32_t status, const struct convoy_slot *slot)
 {
@@ -76,6 +87,10 @@ void convoy_far_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer
     const struct convoy_far_raw *known = find(engine, index, order->cookie);
     if (known != NULL) { /* it was said twice */
         say_room(engine, known);
+        return;
+    }
+    if (is_done(engine, index, order->cookie)) { /* but its word was lost */
+        convoy_xfer_raw_done(engine, peer, order->cookie, CONVOY_OK);
         return;
     }
     status = status == CONVOY_OK ? begin(engine, index, order, slot) : status;
@@ -95,6 +110,8 @@ bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number)
     }
     struct convoy_xfer_peer *peer = &engine->peers[raw->peer];
     uint64_t cookie = raw->order.cookie;
+    engine->far->done[engine->far->done_count++ % CONVOY_FAR_DONE] =
+        (struct convoy_far_done){.cookie = cookie, .peer = raw->peer, .generation = peer->generation};
     end(engine, raw, raw->order.bytes);
     convoy_xfer_raw_done(engine, peer, cookie, CONVOY_OK);
     convoy_xfer_wake(engine);

@@ -145,6 +145,10 @@ static void act(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uin
         entry->retries++;
         CONVOY_XFER_NOTE(engine, retries);
         convoy_xfer_load_again(engine, entry);
+    } else if (entry->landing != 0) {
+        entry->retries++;
+        CONVOY_XFER_NOTE(engine, retries);
+        convoy_far_load_again(engine, entry);
     } else {
         entry->retry_ns = CONVOY_DEADLINE_NEVER;
     }

@@ -168,6 +168,7 @@ static void test_far_many_in_flight_both_ways_share_one_connection_and_leave_not
 /* -- by descriptor -- */
 
 #define PULL_BYTES 300000u
+#define SMALL_BYTES 100000u
 
 static void offer_descriptors(const struct rank *rank, struct engine *engine)
 {
@@ -387,6 +388,103 @@ static void test_far_small_pool_refuses_with_figures_and_takes_again_later(void 
     far_run(run_small, NULL);
 }
 
+/* -- without UCX, and where it is not wanted -- */
+
+static void expect_no_way(struct engine *engine, const char *session, int32_t wanted, const char *text)
+{
+    convoy_peer peer = 0;
+    EXPECT_STATUS(engine->table->peer_connect(engine->handle, session, strlen(session), ENGINE_TIMEOUT_NS, &peer,
+                                              &engine->error),
+                  wanted, &engine->error);
+    EXPECT_TEXT(engine->error.text, text);
+}
+
+static void pass_near(struct engine *sender, struct engine *receiver)
+{
+    static const uint8_t data[16] = {1, 2, 3};
+    const uint64_t bytes = sizeof data;
+    convoy_transfer sent = far_send(sender, engine_connect(sender, receiver->info.session), "near", data, &bytes, 0);
+    convoy_transfer loaded = far_accept(receiver, CONVOY_LOAD_VIEW);
+    engine_wait(receiver, loaded, CONVOY_OK, NULL);
+    check_data(receiver, loaded, data, bytes);
+    engine_wait(sender, sent, CONVOY_OK, NULL);
+    far_release(receiver, loaded);
+    far_release(sender, sent);
+}
+
+static void run_without(const struct rank *rank, void *argument)
+{
+    const struct convoy_transfer_options secluded = {.struct_size = sizeof secluded,
+                                                     .critical_flags = CONVOY_ENGINE_PRIVATE,
+                                                     .pool_bytes = 1u << 20,
+                                                     .pool_block_bytes = 4096};
+    (void)argument;
+    if (rank->index != 0) {
+        return;
+    }
+    engine_settings = "{\"ucx_library\": \"/nowhere/libucp.so\"}";
+    struct engine *without = engine_create(NULL);
+    struct engine *other = engine_create(NULL);
+    struct engine *alone = engine_create(&secluded);
+    engine_settings = "{\"net\": \"shm\"}";
+    struct engine *near = engine_create(NULL);
+    engine_settings = "{\"net\": \"ucx\"}";
+    struct engine *far = engine_create(NULL);
+    engine_settings = NULL;
+    expect_no_way(without, alone->info.session, CONVOY_INIT_FAILED, "UCX");
+    expect_no_way(far, without->info.session, CONVOY_INIT_FAILED, "UCX");
+    expect_no_way(far, near->info.session, CONVOY_UNSUPPORTED, "net is shm");
+    expect_no_way(near, far->info.session, CONVOY_UNSUPPORTED, "net is shm");
+    pass_near(without, other);
+    pass_near(near, without);
+    struct engine *const all[] = {without, other, alone, near, far};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        engine_destroy(all[i]);
+    }
+}
+
+static void test_far_without_ucx_says_what_is_missing_and_one_host_goes_on(void **state)
+{
+    (void)state;
+    far_run(run_without, NULL);
+}
+
+/* -- a pool that nobody may read -- */
+
+static void run_private(const struct rank *rank, void *argument)
+{
+    const struct convoy_transfer_options options = {.struct_size = sizeof options,
+                                                    .critical_flags = CONVOY_ENGINE_PRIVATE,
+                                                    .pool_bytes = 1u << 20,
+                                                    .pool_block_bytes = 4096};
+    static uint8_t data[SMALL_BYTES];
+    const uint64_t bytes = sizeof data;
+    struct convoy_transfer_result result = {.struct_size = sizeof result};
+    (void)argument;
+    if (rank->index != 0) {
+        return;
+    }
+    struct engine *sender = engine_create(&options);
+    struct engine *receiver = engine_create(NULL);
+    engine_fill(data, sizeof data, 3);
+    convoy_transfer sent = far_send(sender, engine_connect(sender, receiver->info.session), "private", data, &bytes, 0);
+    convoy_transfer loaded = far_accept(receiver, CONVOY_LOAD_VIEW);
+    engine_wait(receiver, loaded, CONVOY_OK, NULL);
+    check_data(receiver, loaded, data, bytes);
+    engine_wait(sender, sent, CONVOY_OK, &result);
+    EXPECT_EQUAL(result.path, CONVOY_PATH_MESSAGES);
+    far_release(receiver, loaded);
+    far_release(sender, sent);
+    engine_destroy(sender);
+    engine_destroy(receiver);
+}
+
+static void test_far_private_pool_goes_as_messages_to_a_neighbour_too(void **state)
+{
+    (void)state;
+    far_run(run_private, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +494,8 @@ int main(void)
         cmocka_unit_test(test_far_descriptors_are_pulled_into_slots_and_destinations),
         cmocka_unit_test(test_far_addresses_are_written_where_the_peer_lets_them_be),
         cmocka_unit_test(test_far_small_pool_refuses_with_figures_and_takes_again_later),
+        cmocka_unit_test(test_far_without_ucx_says_what_is_missing_and_one_host_goes_on),
+        cmocka_unit_test(test_far_private_pool_goes_as_messages_to_a_neighbour_too),
     };
     return cmocka_run_group_tests_name("transfer_far", tests, far_make_hosts, far_remove_hosts);
 }
