@@ -114,7 +114,8 @@ static int32_t exchange_files(struct dialing *dialing, struct convoy_xfer_joined
         status = convoy_fd_channel_recv(dialing->channel, message, dialing->wait.deadline_ns, error);
     }
     if (status == CONVOY_OK) {
-        status = convoy_door_take(message, &dialing->theirs, dialing->ring_fd, dialing->channel, joined_out, error);
+        status = convoy_door_take(message, &dialing->theirs, dialing->ring_fd, dialing->channel,
+                                  convoy_door_may_be_far(dialing->engine), joined_out, error);
         convoy_fd_message_fini(message);
     } else if (status == CONVOY_TRUNCATED) {
         status = CONVOY_PEER_LOST;
@@ -178,7 +179,7 @@ static int32_t join_near(struct dialing *dialing, bool *is_again_out, convoy_pee
     if (status == CONVOY_PEER_LOST) {
         status = read_farewell(dialing, is_again_out, error);
     }
-    if (status == CONVOY_UNREACHABLE && strcmp(dialing->engine->runtime->settings.net, "shm") != 0) {
+    if (status == CONVOY_UNREACHABLE && convoy_door_may_be_far(dialing->engine)) {
         dialing->must_far = *is_again_out = true;
     }
     return status;

@@ -344,7 +344,7 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
     struct convoy_error error = CONVOY_ERROR_INIT;
     struct convoy_xfer_joined joined;
     struct convoy_xfer_peer *peer;
-    int32_t status = convoy_door_take(message, &arrival->theirs, -1, channel, &joined, &error);
+    int32_t status = convoy_door_take(message, &arrival->theirs, -1, channel, convoy_door_may_be_far(engine), &joined, &error);
     convoy_fd_message_fini(message);
     if (status == CONVOY_OK) {
         joined.introduction = &arrival->theirs;

@@ -258,9 +258,12 @@ void convoy_far_pump(struct convoy_xfer *engine)
         convoy_far_landed(engine, owner, number);
     }
     flush_all(engine);
-    uint64_t now = convoy_now_ns();
-    convoy_far_raw_drop(engine, CONVOY_XFER_NOBODY, now);
-    end_cut(engine, now);
+}
+
+void convoy_far_timers(struct convoy_xfer *engine, uint64_t now_ns)
+{
+    convoy_far_raw_drop(engine, CONVOY_XFER_NOBODY, now_ns);
+    end_cut(engine, now_ns);
 }
 
 void convoy_far_cut(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)

@@ -70,6 +70,8 @@ int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error);
 void convoy_far_close(struct convoy_xfer *engine);
 /* Works and takes what came; gives the lock up meanwhile. */
 void convoy_far_pump(struct convoy_xfer *engine);
+/* Ends what is over its time, and notes when to look again. */
+void convoy_far_timers(struct convoy_xfer *engine, uint64_t now_ns);
 /* The TCP connection has ended: what the peer has said before may still be on its way. */
 void convoy_far_cut(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
 

@@ -493,7 +493,7 @@ void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_en
 void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes);
 
 /* -- progress.c -- */
-/* All that can be done now: messages, deadlines, retries. */
+/* All that can be done now: messages, deadlines, retries. With far peers it gives the lock up meanwhile. */
 void convoy_xfer_pump(struct convoy_xfer *engine);
 /* One notice as it came. false: it is none, and the peer is lost. */
 bool convoy_xfer_take(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry);

@@ -248,6 +248,9 @@ void convoy_xfer_pump(struct convoy_xfer *engine)
     if (now >= engine->timer_ns) {
         pump_timers(engine, now);
     }
+    if (engine->far != NULL) {
+        convoy_far_timers(engine, now);
+    }
 }
 
 static void drain(int fd)

@@ -5,11 +5,17 @@
 #include "tests/lib/kinds.h"
 #include "tests/lib/scale.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
@@ -485,6 +491,63 @@ static void test_far_private_pool_goes_as_messages_to_a_neighbour_too(void **sta
     far_run(run_private, NULL);
 }
 
+/* -- a pool of the host's, where the system forbids to read another process -- */
+
+/* From here on this process may not call process_vm_readv. */
+static void forbid_process_vm(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = 4, .filter = filter};
+    EXPECT_EQUAL(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    EXPECT_EQUAL(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+static void run_forbidden(const struct rank *rank, void *argument)
+{
+    static uint8_t pool[1u << 20] __attribute__((aligned(4096)));
+    static uint8_t data[SMALL_BYTES];
+    const uint64_t bytes = sizeof data;
+    struct far_shared *shared = rank->shared;
+    const struct convoy_transfer_options host = {.struct_size = sizeof host,
+                                                 .pool_kind = CONVOY_MEMORY_HOST,
+                                                 .pool_memory = pool,
+                                                 .pool_bytes = sizeof pool,
+                                                 .pool_block_bytes = 4096};
+    engine_fill(data, sizeof data, 2);
+    forbid_process_vm();
+    struct engine *engine = engine_create(rank->index == 0 ? &host : NULL);
+    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
+    rank_mark(rank, 1);
+    if (rank->index == *(const uint32_t *)argument) { /* whoever finds out first */
+        (void)far_connect(rank, engine);
+        rank_barrier(rank);
+    } else {
+        rank_barrier(rank);
+    }
+    convoy_peer peer = far_connect(rank, engine);
+    convoy_transfer transfer =
+        rank->index == 0 ? far_send(engine, peer, "host", data, &bytes, 0) : far_accept(engine, CONVOY_LOAD_VIEW);
+    engine_wait(engine, transfer, CONVOY_OK, NULL);
+    if (rank->index == 1) {
+        check_data(engine, transfer, data, bytes);
+    }
+    far_release(engine, transfer);
+    far_finish(rank, engine);
+}
+
+static void test_far_pool_that_the_system_forbids_to_read_goes_as_messages(void **state)
+{
+    (void)state;
+    for (uint32_t connector = 0; connector < 2; connector++) {
+        far_run(run_forbidden, &connector);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -496,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_far_small_pool_refuses_with_figures_and_takes_again_later),
         cmocka_unit_test(test_far_without_ucx_says_what_is_missing_and_one_host_goes_on),
         cmocka_unit_test(test_far_private_pool_goes_as_messages_to_a_neighbour_too),
+        cmocka_unit_test(test_far_pool_that_the_system_forbids_to_read_goes_as_messages),
     };
     return cmocka_run_group_tests_name("transfer_far", tests, far_make_hosts, far_remove_hosts);
 }
