@@ -55,6 +55,20 @@ static int32_t push_send(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     return status == CONVOY_OK ? push(engine, room, &payload, &entry->streams[STREAM_PAYLOAD], &entry->error) : status;
 }
 
+/* A loan asks for nothing but its memory: once all bytes are there, whatever the receiver makes of them, it is over. */
+static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    if (entry->is_hidden && entry->state == CONVOY_TRANSFER_OFFERED && entry->streams[STREAM_NOTE] == 0 &&
+        entry->streams[STREAM_PAYLOAD] == 0) {
+        engine->counters[CONVOY_XFER_COUNT_pushed_bytes] += entry->payload_bytes;
+        entry->users++;
+        (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_SENT);
+        convoy_xfer_send_returned(engine, entry);
+        entry->users--;
+        convoy_xfer_entry_settle(engine, entry);
+    }
+}
+
 static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
 {
     if (entry->path == CONVOY_PATH_MESSAGES) { /* ROOM was said twice */
@@ -66,6 +80,8 @@ static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *
         char text[CONVOY_ERROR_TEXT_BYTES];
         (void)snprintf(text, sizeof text, "%s", entry->error.text);
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "its bytes cannot go: %s", text);
+    } else {
+        finish_loan(engine, entry);
     }
 }
 
@@ -184,5 +200,7 @@ void convoy_far_stream_ended(struct convoy_xfer *engine, const struct convoy_bul
                                event->status == CONVOY_PEER_LOST ? CONVOY_PEER_LOST : CONVOY_PEER_ERROR,
                                "peer %s did not take %llu of %llu bytes: status %d", engine->peers[entry->peer].session,
                                (unsigned long long)event->lost_bytes, (unsigned long long)event->bytes, event->status);
+    } else {
+        finish_loan(engine, entry);
     }
 }

@@ -62,9 +62,10 @@ static void outlive(const struct rank *rank, struct engine *engine, uint64_t poi
     const uint64_t bytes = point == DIES_HOLDING ? SMALL_BYTES : LARGE_BYTES;
     struct convoy_peer_info info = {.struct_size = sizeof info, .state = CONVOY_PEER_IS_CONNECTED};
     convoy_peer peer = far_connect(rank, engine);
+    uint8_t *data = make_data(bytes);
     convoy_transfer open = 0;
     if (point <= DIES_LANDING) {
-        open = far_send(engine, peer, "survivor", make_data(bytes), &bytes, 0);
+        open = far_send(engine, peer, "survivor", data, &bytes, 0);
     } else if (point >= DIES_PUSHING) {
         open = far_accept(engine, CONVOY_LOAD_VIEW);
         far_await_state(engine, open, CONVOY_TRANSFER_LOADING);
@@ -85,6 +86,7 @@ static void outlive(const struct rank *rank, struct engine *engine, uint64_t poi
     }
     engine_await_empty(engine);
     EXPECT_EQUAL(engine_figures(engine).quarantined, 0);
+    free(data);
 }
 
 static void run_death(const struct rank *rank, void *argument)
