@@ -117,11 +117,11 @@ static void test_transfer_private_pool_is_read_by_nobody(void **state)
     struct two *two = two_open_with(&options);
     const struct convoy_tensor_source tensor = engine_tensor(two->memory, &two->bytes);
     const struct convoy_stage stage = engine_stage("private", &tensor, 1);
-    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer};
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer, .path = CONVOY_PATH_LEND};
     convoy_transfer sent = 0;
     EXPECT_STATUS(two->sender->table->send_start(two->sender->handle, &stage, &send, &sent, &two->sender->error),
                   CONVOY_UNSUPPORTED, &two->sender->error);
-    EXPECT_TEXT(two->sender->error.text, "private");
+    EXPECT_TEXT(two->sender->error.text, "LEND");
     two_close(two);
 }
 

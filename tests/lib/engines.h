@@ -30,6 +30,9 @@ struct engine {
     struct convoy_payload payload;
 };
 
+/* Settings of the contexts that are opened from now on: JSON, or NULL. */
+extern const char *engine_settings;
+
 /* options: NULL = a small pool. gives */
 struct engine *engine_create(const struct convoy_transfer_options *options);
 void engine_destroy(struct engine *engine);
