@@ -328,6 +328,7 @@ int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_tra
     }
     if (status != CONVOY_OK) {
         stop_threads(engine);
+        convoy_far_close(engine); /* a peer may have come already */
         destroy(engine);
         return status;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that go out: a send or an order that has been given room streams what it has there. */
+/* Bytes that go out: a send or an order that has been given room streams what it has there. What its connection takes at once
+ * is handed over under the engine's lock, at most a window of chunks; the rest goes while bulk makes progress, without it. */
 #include "xfer/far.h"
 
 #include "core/clock.h"

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +67,6 @@ static void run_sizes(const struct rank *rank, void *argument)
         }
         far_release(engine, transfer);
     }
-    EXPECT_EQUAL(engine_counter(engine, "retries"), 0);
     far_finish(rank, engine);
     free(data);
     free(destination);
@@ -333,12 +333,12 @@ static void run_raw(const struct rank *rank, void *argument)
         shared->numbers[3] = (uint64_t)(uintptr_t)slots[1].address;
         rank_barrier(rank);
         rank_barrier(rank);
-        EXPECT(engine_is_filled(registered, RAW_BYTES, 5));
         for (uint32_t i = 0; i < 2; i++) {
             engine_wait(engine, slots[i].transfer, CONVOY_OK, NULL);
             EXPECT(engine_is_filled(slots[i].address, RAW_BYTES, 5));
             far_release(engine, slots[i].transfer);
         }
+        EXPECT(engine_is_filled(registered, RAW_BYTES, 5));
         EXPECT_OK(engine->table->memory_deregister(engine->handle, registered, RAW_BYTES, &engine->error),
                   &engine->error);
     }
@@ -392,6 +392,52 @@ static void test_far_small_pool_refuses_with_figures_and_takes_again_later(void 
 {
     (void)state;
     far_run(run_small, NULL);
+}
+
+/* -- nobody calls: convoy's own threads move all of it -- */
+
+#define ASLEEP_BYTES (16u << 20)
+
+static void await_completion(struct engine *engine, convoy_transfer transfer)
+{
+    struct convoy_completion completion = {.transfer = 0};
+    struct pollfd fd = {.fd = engine->info.completion_fd, .events = POLLIN};
+    size_t count = 0;
+    EXPECT_EQUAL(poll(&fd, 1, (int)(ENGINE_TIMEOUT_NS / 1000000)), 1);
+    EXPECT_OK(engine->table->completions(engine->handle, &completion, sizeof completion, 1, &count, &engine->error),
+              &engine->error);
+    EXPECT_EQUAL(count, 1);
+    EXPECT_EQUAL(completion.transfer, transfer);
+    EXPECT_EQUAL(completion.status, CONVOY_OK);
+}
+
+static void run_asleep(const struct rank *rank, void *argument)
+{
+    const uint64_t bytes = ASLEEP_BYTES;
+    struct engine *engine = far_open(rank, 0, 0);
+    convoy_peer peer = rank->index == 0 ? far_connect(rank, engine) : 0;
+    uint8_t *data = malloc(bytes);
+    (void)argument;
+    EXPECT(data != NULL);
+    engine_fill(data, bytes, 6);
+    for (uint32_t i = 0; i < 5; i++) {
+        rank_barrier(rank);
+        convoy_transfer transfer = rank->index == 0 ? far_send(engine, peer, "asleep", data, &bytes, CONVOY_STAGE_CHECKSUM)
+                                                    : far_accept(engine, CONVOY_LOAD_VIEW);
+        await_completion(engine, transfer);
+        if (rank->index == 1) {
+            check_data(engine, transfer, data, bytes);
+        }
+        far_release(engine, transfer);
+    }
+    far_finish(rank, engine);
+    free(data);
+}
+
+static void test_far_hosts_that_only_sleep_on_completions_are_served(void **state)
+{
+    (void)state;
+    far_run(run_asleep, NULL);
 }
 
 /* -- without UCX, and where it is not wanted -- */
@@ -557,6 +603,7 @@ int main(void)
         cmocka_unit_test(test_far_descriptors_are_pulled_into_slots_and_destinations),
         cmocka_unit_test(test_far_addresses_are_written_where_the_peer_lets_them_be),
         cmocka_unit_test(test_far_small_pool_refuses_with_figures_and_takes_again_later),
+        cmocka_unit_test(test_far_hosts_that_only_sleep_on_completions_are_served),
         cmocka_unit_test(test_far_without_ucx_says_what_is_missing_and_one_host_goes_on),
         cmocka_unit_test(test_far_private_pool_goes_as_messages_to_a_neighbour_too),
         cmocka_unit_test(test_far_pool_that_the_system_forbids_to_read_goes_as_messages),

@@ -41,6 +41,7 @@ static struct engine *open_with(const struct rank *rank, uint64_t pool_bytes, ui
     char address[64];
     (void)snprintf(address, sizeof address, "tcp://%s:0", has_hosts ? hosts_address(rank->index) : "127.0.0.1");
     const struct convoy_transfer_options options = {.struct_size = sizeof options,
+                                                    .hint_flags = CONVOY_ENGINE_NOTIFY,
                                                     .address = address,
                                                     .address_length = strlen(address),
                                                     .pool_bytes = pool_bytes != 0 ? pool_bytes : POOL_BYTES,
