@@ -5,6 +5,7 @@
  */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/parts.h"
 
@@ -131,7 +132,7 @@ static int32_t resolve(struct convoy_xfer *engine, const struct convoy_xfer_peer
     if (!is_slot) {
         *slot_out = (struct convoy_slot){.lease = CONVOY_LEASE_NONE};
     }
-    return is_slot != is_range ? CONVOY_OK : CONVOY_NOT_FOUND;
+    return is_slot != is_range || CONVOY_MUTATED(any_target_taken) ? CONVOY_OK : CONVOY_NOT_FOUND;
 }
 
 void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw)
@@ -242,7 +243,7 @@ void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer
                              const struct convoy_reply *reply)
 {
     for (struct convoy_xfer_order *order = engine->orders; order != NULL; order = order->next) {
-        if (order->cookie == reply->cookie && order->peer == (uint32_t)(peer - engine->peers)) {
+        if ((order->cookie == reply->cookie || CONVOY_MUTATED(cookie_ignored)) && order->peer == (uint32_t)(peer - engine->peers)) {
             order->reply = *reply;
             order->is_done = true;
             convoy_xfer_wake(engine);
