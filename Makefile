@@ -430,7 +430,7 @@ test-fault: $(FAULT_BINARIES) ## members that are killed, stopped and cut off; n
 MUTATION_TESTS := $(sort $(shell awk '$$2 ~ "/" {print $$2}' tests/fault/mutations.txt))
 
 .PHONY: test-mutations mutations-run
-test-mutations: ## break the protocol in over 30 compiled-in ways; each must make a test fail
+test-mutations: ## break the protocols in over 70 compiled-in ways; each must make a test fail
 	$(MAKE) --no-print-directory VARIANT=mutation DEPS=no mutations-run
 
 mutations-run: $(addprefix $(TEST_BIN)/,$(MUTATION_TESTS))

@@ -123,8 +123,8 @@ static void entry_own(struct lease_entry *entry, const struct convoy_lease_owner
 
 static bool is_referred_to(const struct lease_entry *entry)
 {
-    return (entry->references[0] | entry->references[1] | entry->references[2]) != 0 && !CONVOY_MUTATED(freed_while_read) &&
-           (entry->end != CONVOY_LEASE_END_EXPIRED || !CONVOY_MUTATED(deadline_frees_all));
+    return (entry->references[0] | entry->references[1] | entry->references[2]) != 0 &&
+           !CONVOY_MUTATED(freed_while_read) && (entry->end != CONVOY_LEASE_END_EXPIRED || !CONVOY_MUTATED(deadline_frees_all));
 }
 
 /* FREED when that was the last that kept a retired lease; OK otherwise. */
@@ -319,8 +319,8 @@ enum convoy_lease_status convoy_lease_drop_peer(struct convoy_leases *leases, ui
         }
         struct lease_entry *entry = &leases->entries[reference->entry];
         *lease_out = handle_of(leases, reference->entry);
-        return end_reference(leases, find_reference(leases, entry, reference->peer, (enum convoy_reference)reference->kind),
-                             reference->count, block_out);
+        uint32_t *link = find_reference(leases, entry, reference->peer, (enum convoy_reference)reference->kind);
+        return end_reference(leases, link, reference->count, block_out);
     }
     return CONVOY_LEASE_UNKNOWN;
 }

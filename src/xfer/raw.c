@@ -243,7 +243,8 @@ void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer
                              const struct convoy_reply *reply)
 {
     for (struct convoy_xfer_order *order = engine->orders; order != NULL; order = order->next) {
-        if ((order->cookie == reply->cookie || CONVOY_MUTATED(cookie_ignored)) && order->peer == (uint32_t)(peer - engine->peers)) {
+        bool is_answer = order->cookie == reply->cookie || CONVOY_MUTATED(cookie_ignored);
+        if (is_answer && order->peer == (uint32_t)(peer - engine->peers)) {
             order->reply = *reply;
             order->is_done = true;
             convoy_xfer_wake(engine);

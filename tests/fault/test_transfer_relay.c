@@ -121,5 +121,6 @@ int main(void)
         cmocka_unit_test(test_transfer_relay_any_message_may_come_twice),
         cmocka_unit_test(test_transfer_relay_any_message_may_be_overtaken),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_relay", tests, NULL, NULL);
 }

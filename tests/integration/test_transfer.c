@@ -221,5 +221,6 @@ int main(void)
         cmocka_unit_test(test_transfer_threads_that_wait_at_once_sleep_and_are_all_served),
         cmocka_unit_test(test_transfer_sizes_around_every_threshold_arrive_whole),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
 }

@@ -526,5 +526,6 @@ int main(void)
         cmocka_unit_test(test_transfer_staged_buffer_is_sent_again_after_a_send_was_released),
         cmocka_unit_test(test_transfer_disconnect_ends_what_is_open_and_memory_returns),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_calls", tests, NULL, NULL);
 }

@@ -203,5 +203,6 @@ int main(void)
         cmocka_unit_test(test_transfer_rules_reserve_of_too_many_keeps_none),
         cmocka_unit_test(test_transfer_rules_slot_that_is_filled_is_not_written_again),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_rules", tests, NULL, NULL);
 }

@@ -30,6 +30,9 @@ struct engine {
     struct convoy_payload payload;
 };
 
+/* Leaves only the tests whose name has CONVOY_TEST_ONLY in it, if that is set. Once, before they are run. */
+void engine_filter_tests(void);
+
 /* options: NULL = a small pool. gives */
 struct engine *engine_create(const struct convoy_transfer_options *options);
 void engine_destroy(struct engine *engine);

@@ -158,7 +158,7 @@ static void test_ring_a_peer_that_writes_nonsense_is_malformed_for_good(void **s
     }
 }
 
-/* How many were put is for the writer and for who looks in from outside: an entry is there when its own number says so. */
+/* However many were put, as the peer counts: an entry is there when its own number says so. */
 static void test_ring_reader_believes_no_count_without_an_entry(void **state)
 {
     (void)state;
