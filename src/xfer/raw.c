@@ -254,16 +254,24 @@ void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer
     convoy_xfer_on_reply(engine, peer, CONVOY_SAY_TAKEN, reply); /* a send to an address */
 }
 
-static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_order *raw,
-                           uint64_t timeout_ns, struct convoy_error *error)
+/* The peer may read in the lease's block until it has answered; one that has not in time, until it is proven dead. */
+static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, convoy_lease lease,
+                           const struct convoy_raw_order *raw, uint64_t timeout_ns, struct convoy_error *error)
 {
     struct convoy_xfer_order order = {.peer = peer};
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_RAW};
+    int32_t status = convoy_pool_refer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
     convoy_xfer_order_add(engine, &order);
     notice.body.raw = *raw;
     notice.body.raw.cookie = order.cookie;
     convoy_xfer_say(engine, &engine->peers[peer], &notice);
-    int32_t status = convoy_xfer_order_wait(engine, &order, timeout_ns, error);
+    status = convoy_xfer_order_wait(engine, &order, timeout_ns, error);
+    if (status != CONVOY_TIMED_OUT || CONVOY_MUTATED(unanswered_is_freed)) {
+        (void)convoy_pool_unrefer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, NULL);
+    }
     if (status == CONVOY_OK && order.reply.status != CONVOY_OK) {
         status = convoy_error_set(error, order.reply.status < 0 ? order.reply.status : CONVOY_MALFORMED,
                                   "the peer does not write %llu bytes at 0x%llx: status %d; the range must lie in one slot "
@@ -289,10 +297,7 @@ static int32_t bounce(struct convoy_xfer *engine, uint32_t peer, const struct co
         uint64_t bytes = piece->bytes - done < room ? piece->bytes - done : room;
         memcpy(slot.address, (const uint8_t *)piece->source + done, bytes);
         const struct convoy_raw_order raw = {.offset = slot.offset, .target = piece->target + done, .bytes = bytes};
-        status = order_piece(engine, peer, &raw, timeout_ns, error);
-    }
-    if (status == CONVOY_TIMED_OUT) { /* the peer may still read: held until it is proven dead */
-        (void)convoy_pool_refer(engine->pool, slot.lease, peer, CONVOY_REFERENCE_READ, NULL);
+        status = order_piece(engine, peer, slot.lease, &raw, timeout_ns, error);
     }
     (void)convoy_pool_retire(engine->pool, slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
     return status;
@@ -305,7 +310,7 @@ static int32_t send_piece(struct convoy_xfer *engine, uint32_t peer, const struc
     if (convoy_pool_find(engine->pool, piece->source, piece->bytes, &slot, NULL) == CONVOY_OK) {
         uint64_t offset = (uint64_t)((const uint8_t *)piece->source - (const uint8_t *)convoy_pool_memory(engine->pool));
         const struct convoy_raw_order raw = {.offset = offset, .target = piece->target, .bytes = piece->bytes};
-        return order_piece(engine, peer, &raw, timeout_ns, error);
+        return order_piece(engine, peer, slot.lease, &raw, timeout_ns, error);
     }
     if (is_registered(engine, (uint64_t)(uintptr_t)piece->source, piece->bytes)) {
         return bounce(engine, peer, piece, timeout_ns, error);
