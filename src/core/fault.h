@@ -112,6 +112,7 @@
     X(withdraw_ignored)                                                                                                \
     X(abort_not_told)                                                                                                  \
     X(any_target_taken)                                                                                                \
+    X(push_copied_twice)           /* said again, while it waits or runs */                                            \
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
     X(strides_ignored)                                                                                                 \
     X(completion_told_again)                                                                                           \

@@ -135,9 +135,24 @@ static int32_t resolve(struct convoy_xfer *engine, const struct convoy_xfer_peer
     return is_slot != is_range || CONVOY_MUTATED(any_target_taken) ? CONVOY_OK : CONVOY_NOT_FOUND;
 }
 
+/* Said again while the first one waits or runs: that one answers. */
+static bool is_ordered(const struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, uint64_t cookie)
+{
+    for (const struct convoy_xfer_copy *copy = engine->copies; copy != NULL; copy = copy->next) {
+        if (copy->order.cookie == cookie && &engine->peers[copy->peer] == peer && copy->generation == peer->generation) {
+            return !CONVOY_MUTATED(push_copied_twice);
+        }
+    }
+    return false;
+}
+
 void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw)
 {
     struct convoy_slot slot;
+    if (is_ordered(engine, peer, raw->cookie)) {
+        CONVOY_XFER_NOTE(engine, offers_repeated);
+        return;
+    }
     int32_t status = resolve(engine, peer, raw, &slot);
     struct convoy_xfer_copy *copy = status == CONVOY_OK ? convoy_memory_zalloc(sizeof *copy) : NULL;
     if (copy == NULL) {
@@ -164,16 +179,16 @@ void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     (void)pthread_cond_signal(&engine->work);
 }
 
-/* One of them, outside of the lock. [copier] */
+/* The oldest of them, outside of the lock; it stays in the list until it is done. [copier] */
 void convoy_xfer_copy_run(struct convoy_xfer *engine)
 {
     struct convoy_xfer_copy *copy = engine->copies;
-    engine->copies = copy->next;
     engine->copying_count++;
     convoy_xfer_unlock(engine);
     bool is_whole = convoy_view_read(copy->view, copy->order.offset, (void *)(uintptr_t)copy->order.target,
                                      copy->order.bytes, engine->stream_from);
     convoy_xfer_lock(engine);
+    engine->copies = copy->next;
     engine->copying_count--;
     engine->counters[CONVOY_XFER_COUNT_copied_bytes] += copy->order.bytes;
     if (copy->slot.lease != CONVOY_LEASE_NONE) {

@@ -149,6 +149,46 @@ static void test_transfer_relay_block_of_an_unanswered_order_is_held(void **stat
 #endif
 }
 
+/* Said again while its copy waits or runs: bytes are written and counted once, and not into what the slot becomes next. */
+static void test_transfer_relay_push_that_is_said_again_is_copied_once(void **state)
+{
+    (void)state;
+#ifndef CONVOY_FAULTS
+    print_message("faults are compiled into VARIANT=debug only\n");
+    skip();
+#else
+    engine_fill(data, BYTES, 5);
+    EXPECT(setenv("CONVOY_TEST_MESSAGE", "twice:1", 1) == 0);
+    struct engine *sender = engine_create(NULL);
+    struct engine *receiver = engine_create(NULL);
+    const struct convoy_tensor_source tensor = engine_tensor(data, &data_bytes);
+    const struct convoy_stage stage = engine_stage("push", &tensor, 1);
+    const struct convoy_reserve reserve = {
+        .struct_size = sizeof reserve, .request = "push", .request_length = 4, .bytes = &data_bytes, .count = 1};
+    struct convoy_reserved_slot slot;
+    struct convoy_reservation reservation = {
+        .struct_size = sizeof reservation, .slots = &slot, .slot_stride = sizeof slot, .slot_capacity = 1};
+    EXPECT_OK(receiver->table->reserve(receiver->handle, &reserve, &reservation, &receiver->error), &receiver->error);
+    const struct convoy_send send = {.struct_size = sizeof send,
+                                     .peer = engine_connect(sender, receiver->info.session),
+                                     .address = (uint64_t)(uintptr_t)slot.address};
+    convoy_transfer sent = 0;
+    EXPECT_OK(sender->table->send_start(sender->handle, &stage, &send, &sent, &sender->error), &sender->error);
+    engine_wait(sender, sent, CONVOY_OK, NULL);
+    engine_wait(receiver, slot.transfer, CONVOY_OK, NULL);
+    release(sender, sent);
+    release(receiver, slot.transfer);
+    engine_await_empty(receiver); /* no copy holds it any more */
+    engine_await_empty(sender);
+    EXPECT_EQUAL(engine_counter(receiver, "raw_orders"), 1);
+    EXPECT_EQUAL(engine_counter(receiver, "offers_repeated"), 1);
+    EXPECT_EQUAL(engine_counter(receiver, "copied_bytes"), BYTES);
+    EXPECT(unsetenv("CONVOY_TEST_MESSAGE") == 0);
+    engine_destroy(sender);
+    engine_destroy(receiver);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +196,7 @@ int main(void)
         cmocka_unit_test(test_transfer_relay_any_message_may_come_twice),
         cmocka_unit_test(test_transfer_relay_any_message_may_be_overtaken),
         cmocka_unit_test(test_transfer_relay_block_of_an_unanswered_order_is_held),
+        cmocka_unit_test(test_transfer_relay_push_that_is_said_again_is_copied_once),
     };
     engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_relay", tests, NULL, NULL);
