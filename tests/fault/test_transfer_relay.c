@@ -125,6 +125,7 @@ static void test_transfer_relay_block_of_an_unanswered_order_is_held(void **stat
 #else
     static uint8_t destination[BYTES];
     engine_fill(data, BYTES, 5);
+    EXPECT(setenv("CONVOY_TEST_MESSAGE", "drop:1", 1) == 0);
     struct engine *sender = engine_create(NULL);
     struct engine *receiver = engine_create(NULL);
     const struct convoy_raw_piece piece = {
@@ -136,7 +137,6 @@ static void test_transfer_relay_block_of_an_unanswered_order_is_held(void **stat
                                    .piece_count = 1};
     EXPECT_OK(sender->table->memory_register(sender->handle, data, BYTES, &sender->error), &sender->error);
     EXPECT_OK(receiver->table->memory_register(receiver->handle, destination, BYTES, &receiver->error), &receiver->error);
-    EXPECT(setenv("CONVOY_TEST_MESSAGE", "drop:1", 1) == 0);
     EXPECT_STATUS(sender->table->transfer_sync(sender->handle, &raw, TIMEOUT_NS / 10, &sender->error), CONVOY_TIMED_OUT,
                   &sender->error);
     EXPECT(unsetenv("CONVOY_TEST_MESSAGE") == 0);
@@ -149,7 +149,8 @@ static void test_transfer_relay_block_of_an_unanswered_order_is_held(void **stat
 #endif
 }
 
-/* Said again while its copy waits or runs: bytes are written and counted once, and not into what the slot becomes next. */
+/* Bytes are written once, and not into what the slot becomes next: said again while its copy waits or runs, a push is counted
+ * and no more; said again later, it is refused. The payload is large, so that it is nearly always the first of the two. */
 static void test_transfer_relay_push_that_is_said_again_is_copied_once(void **state)
 {
     (void)state;
@@ -157,14 +158,16 @@ static void test_transfer_relay_push_that_is_said_again_is_copied_once(void **st
     print_message("faults are compiled into VARIANT=debug only\n");
     skip();
 #else
-    engine_fill(data, BYTES, 5);
+    const uint64_t bytes = 8u << 20;
+    uint8_t *memory = calloc(1, bytes);
+    EXPECT(memory != NULL);
     EXPECT(setenv("CONVOY_TEST_MESSAGE", "twice:1", 1) == 0);
     struct engine *sender = engine_create(NULL);
     struct engine *receiver = engine_create(NULL);
-    const struct convoy_tensor_source tensor = engine_tensor(data, &data_bytes);
+    const struct convoy_tensor_source tensor = engine_tensor(memory, &bytes);
     const struct convoy_stage stage = engine_stage("push", &tensor, 1);
     const struct convoy_reserve reserve = {
-        .struct_size = sizeof reserve, .request = "push", .request_length = 4, .bytes = &data_bytes, .count = 1};
+        .struct_size = sizeof reserve, .request = "push", .request_length = 4, .bytes = &bytes, .count = 1};
     struct convoy_reserved_slot slot;
     struct convoy_reservation reservation = {
         .struct_size = sizeof reservation, .slots = &slot, .slot_stride = sizeof slot, .slot_capacity = 1};
@@ -180,12 +183,12 @@ static void test_transfer_relay_push_that_is_said_again_is_copied_once(void **st
     release(receiver, slot.transfer);
     engine_await_empty(receiver); /* no copy holds it any more */
     engine_await_empty(sender);
-    EXPECT_EQUAL(engine_counter(receiver, "raw_orders"), 1);
-    EXPECT_EQUAL(engine_counter(receiver, "offers_repeated"), 1);
-    EXPECT_EQUAL(engine_counter(receiver, "copied_bytes"), BYTES);
+    EXPECT_EQUAL(engine_counter(receiver, "offers_repeated") + engine_counter(receiver, "raw_refused"), 1);
+    EXPECT_EQUAL(engine_counter(receiver, "copied_bytes"), bytes);
     EXPECT(unsetenv("CONVOY_TEST_MESSAGE") == 0);
     engine_destroy(sender);
     engine_destroy(receiver);
+    free(memory);
 #endif
 }
 
