@@ -99,7 +99,7 @@ struct convoy_send {
     uint32_t reserved;
 };
 
-#define CONVOY_LOAD_VIEW 0 /* pointers into the sender's memory, read-only, valid until release */
+#define CONVOY_LOAD_VIEW 0 /* pointers into the sender's memory, read-only, or a slot of the own pool; valid until release */
 #define CONVOY_LOAD_COPY 1 /* into destination, or a slot of the own pool; the sender has its memory back at once */
 
 /* IN: what to receive and how. */

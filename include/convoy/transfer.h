@@ -4,7 +4,8 @@
  *
  * An engine owns a pool and talks to other engines, its peers. A host stages tensors (one copy into its own pool), tells
  * the other role, directly (send, accept) or through its own broker (descriptor, load_start), and forgets them (release).
- * On one host the receiver reads in place: views into the sender's pool, read-only, or copies from there.
+ * On one host the receiver reads in place: views into the sender's pool, read-only, or copies from there. Between hosts the
+ * receiver sets aside memory of its own pool, or the destination of the load, and the sender brings the bytes there.
  *
  *   sender                                              receiver
  *   STAGING --copied--> STAGED                          WAITING --offered, granted--> LOADING --checked--> LOADED
@@ -17,12 +18,14 @@
  *
  *   staged memory returns when: it was released (or aborted, or its lease expired) AND every reader gave it back or is
  *   proven dead. Until then it is quarantined: counted, and not given to anyone else. Deadlines end requests, never that.
+ *   Between hosts it is read no more once its send has ended, and nothing lands in a receiver's memory once its load has
+ *   ended, whatever the other side does.
  *
  * Every transfer ends with exactly one status, on both sides, neither waiting for the other's notice: each has a
  * deadline of its own. Messages carry (request, attempt, the sender's transfer); late and repeated ones are counted and dropped.
  *
  * What lending gives away: every peer that knows the context's secret can read the whole shared pool. An engine opened
- * with CONVOY_ENGINE_PRIVATE gives that to nobody, and lends nothing.
+ * with CONVOY_ENGINE_PRIVATE gives that to nobody, and lends nothing: it is on another host to everybody.
  *
  * No thread of convoy ever calls the host: what ended is read from a ring (completions), with a descriptor to sleep on.
  */
@@ -280,7 +283,8 @@ struct convoy_transfer_table {
     /* Connects to the engine of a session id; one that is connected already is returned. peer_out: until
      * peer_disconnect. INVALID_ARGUMENT: no session id, or the engine's own. STALE_EPOCH: another incarnation is there
      * now. UNAUTHENTICATED: another secret. UNREACHABLE, TIMED_OUT, VERSION_MISMATCH, PEER_LOST. LIMIT: peer_max.
-     * UNSUPPORTED: the peer is on another host.
+     * UNSUPPORTED, INIT_FAILED: the peer shares no memory with this process, and UCX, which is needed then, is not there or
+     * not wanted (setting net).
      * [any thread; blocks up to timeout_ns; allocates; open; since 1.0] */
     int32_t (*peer_connect)(convoy_transfer_engine *engine, const char *session, size_t session_length,
                             uint64_t timeout_ns, convoy_peer *peer_out, struct convoy_error *error);

@@ -21,13 +21,13 @@ struct config_row {
 enum { CONFIG_TLS, CONFIG_NET_DEVICES };
 
 static const struct config_row config_rows[CONVOY_UCX_SETTINGS] = {
-    [CONFIG_TLS] = {"TLS", "UCX_TLS", "^sm", true},
-    [CONFIG_NET_DEVICES] = {"NET_DEVICES", "UCX_NET_DEVICES", NULL, true},
-    {"TX_SEG_SIZE", "UCX_TCP_TX_SEG_SIZE", "64k", false},
-    {"CONN_NB", "UCX_TCP_CONN_NB", "y", false},
-    {"WARN_INVALID_CONFIG", "UCX_WARN_INVALID_CONFIG", "n", true},
-    {"PROTO_ENABLE", "UCX_PROTO_ENABLE", "n", true, .is_forced = true},
-    {"RNDV_THRESH", "UCX_RNDV_THRESH", "inf", true},
+    [CONFIG_TLS] = {"TLS", "UCX_TLS", "^sm", true, false},
+    [CONFIG_NET_DEVICES] = {"NET_DEVICES", "UCX_NET_DEVICES", NULL, true, false},
+    {"TX_SEG_SIZE", "UCX_TCP_TX_SEG_SIZE", "64k", false, false},
+    {"CONN_NB", "UCX_TCP_CONN_NB", "y", false, false},
+    {"WARN_INVALID_CONFIG", "UCX_WARN_INVALID_CONFIG", "n", true, false},
+    {"PROTO_ENABLE", "UCX_PROTO_ENABLE", "n", true, true},
+    {"RNDV_THRESH", "UCX_RNDV_THRESH", "inf", true, false},
 };
 
 /* The value convoy was given for a row, and how; NULL = none. */

@@ -255,10 +255,8 @@ int32_t convoy_xfer_query(struct convoy_xfer *engine, const struct convoy_transf
     }
     uint64_t digest = convoy_request_digest(query->request, query->request_length);
     convoy_xfer_lock(engine);
+    convoy_xfer_pump(engine); /* may give the lock up */
     int32_t status = convoy_xfer_check_open(engine, error);
-    if (status == CONVOY_OK) {
-        convoy_xfer_pump(engine);
-    }
     if (status == CONVOY_OK && query->peer == 0) {
         answer_here(engine, query, digest, answer_out);
     } else if (status == CONVOY_OK) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting to another engine, on the host's thread: hello, introduction, files, proof. */
 #include "xfer/door.h"
+#include "xfer/far.h"
 #include "xfer/session.h"
 
 #include "core/clock.h"
@@ -25,6 +26,7 @@ struct dialing {
     struct convoy_introduction theirs;
     int ring_fd;
     int channel;
+    bool must_far; /* the two cannot read each other's memory, as a try has shown */
 };
 
 static int32_t say_hello(struct dialing *dialing, struct convoy_error *error)
@@ -59,6 +61,9 @@ static int32_t introduce(struct dialing *dialing, bool *is_again_out, struct con
     uint8_t bytes[CONVOY_INTRODUCE_BYTES];
     struct convoy_frame frame;
     ours.asked = dialing->session.incarnation;
+    if (dialing->must_far || strcmp(dialing->engine->runtime->settings.net, "ucx") == 0) {
+        ours.flags |= CONVOY_INTRODUCE_REMOTE;
+    }
     convoy_introduction_encode(&ours, bytes);
     int32_t status = convoy_frame_queue(&dialing->stream, CONVOY_INTRODUCE_ASK, bytes, sizeof bytes);
     if (status == CONVOY_OK) {
@@ -85,7 +90,8 @@ static int32_t open_channel(struct dialing *dialing, struct convoy_error *error)
 {
     struct convoy_local_socket there = dialing->engine->local;
     struct convoy_local_socket_target target;
-    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, error);
+    bool is_far = false;
+    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, &is_far, error);
     there.session = dialing->theirs.socket;
     if (status == CONVOY_OK) {
         status = convoy_shared_file_create(CONVOY_RING_BYTES, &dialing->ring_fd, error);
@@ -108,7 +114,8 @@ static int32_t exchange_files(struct dialing *dialing, struct convoy_xfer_joined
         status = convoy_fd_channel_recv(dialing->channel, message, dialing->wait.deadline_ns, error);
     }
     if (status == CONVOY_OK) {
-        status = convoy_door_take(message, &dialing->theirs, dialing->ring_fd, dialing->channel, joined_out, error);
+        status = convoy_door_take(message, &dialing->theirs, dialing->ring_fd, dialing->channel,
+                                  convoy_door_may_be_far(dialing->engine), joined_out, error);
         convoy_fd_message_fini(message);
     } else if (status == CONVOY_TRUNCATED) {
         status = CONVOY_PEER_LOST;
@@ -127,6 +134,7 @@ static int32_t join(struct dialing *dialing, convoy_peer *peer_out, struct convo
         return status;
     }
     joined.introduction = &dialing->theirs;
+    joined.lane = &convoy_lane_near;
     joined.side = 0;
     joined.tcp_fd = dialing->stream.fd;
     convoy_xfer_lock(engine);
@@ -147,6 +155,48 @@ static int32_t join(struct dialing *dialing, convoy_peer *peer_out, struct convo
     return status;
 }
 
+/* Why the other side has closed the local socket: it says so here, if it says anything. */
+static int32_t read_farewell(struct dialing *dialing, bool *is_again_out, struct convoy_error *error)
+{
+    struct convoy_frame frame = {.body = NULL};
+    int32_t status = CONVOY_PEER_LOST;
+    if (convoy_frame_wait_recv(&dialing->stream, &dialing->wait, &frame) == CONVOY_OK &&
+        frame.type == CONVOY_INTRODUCE_REFUSED) {
+        status = read_refusal(&frame, is_again_out, error);
+    }
+    convoy_memory_free(frame.body);
+    return status;
+}
+
+/* Where meeting on this host fails though it looked possible (a cloned machine, a namespace of its own) the two try again
+ * without shared memory. */
+static int32_t join_near(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
+{
+    int32_t status = open_channel(dialing, error);
+    if (status == CONVOY_OK) {
+        status = join(dialing, peer_out, error);
+    }
+    if (status == CONVOY_PEER_LOST) {
+        status = read_farewell(dialing, is_again_out, error);
+    }
+    if (status == CONVOY_UNREACHABLE && convoy_door_may_be_far(dialing->engine)) {
+        dialing->must_far = *is_again_out = true;
+    }
+    return status;
+}
+
+static int32_t join_far(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
+{
+    struct convoy_local_socket_target target;
+    bool is_far = false;
+    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, &is_far, error);
+    if (status == CONVOY_OK) {
+        status = convoy_far_join(dialing->engine, &dialing->stream, &dialing->wait, &dialing->theirs, peer_out, error);
+        *is_again_out = status == CONVOY_BUSY;
+    }
+    return status;
+}
+
 static int32_t dial_once(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
 {
     dialing->stream = (struct convoy_frame_stream){.fd = -1, .limit = CONVOY_INTRODUCE_BYTES + CONVOY_NOTICE_BYTES_MAX};
@@ -156,10 +206,8 @@ static int32_t dial_once(struct dialing *dialing, bool *is_again_out, convoy_pee
         status = introduce(dialing, is_again_out, error);
     }
     if (status == CONVOY_OK) {
-        status = open_channel(dialing, error);
-    }
-    if (status == CONVOY_OK) {
-        status = join(dialing, peer_out, error);
+        status = (dialing->theirs.flags & CONVOY_INTRODUCE_REMOTE) != 0 ? join_far(dialing, is_again_out, peer_out, error)
+                                                                       : join_near(dialing, is_again_out, peer_out, error);
     }
     const int files[] = {dialing->ring_fd, dialing->channel};
     for (size_t i = 0; i < 2; i++) {

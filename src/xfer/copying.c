@@ -113,7 +113,7 @@ static void copy_stage(const struct convoy_xfer *engine, struct convoy_xfer_entr
 /* Where a load's bytes go: the host's destination, or the own slot; NULL for a view. */
 static uint8_t *target_of(const struct convoy_xfer_entry *entry)
 {
-    return entry->mode == CONVOY_LOAD_VIEW ? NULL
+    return entry->mode == CONVOY_LOAD_VIEW || entry->is_pushed ? NULL
            : entry->destination != NULL    ? entry->destination
                                            : entry->slot.address;
 }

@@ -2,7 +2,7 @@
 /* An engine as JSON: what it holds now, what it has counted, when what happened. */
 #include "core/clock.h"
 #include "core/status.h"
-#include "xfer/parts.h"
+#include "xfer/far.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,6 +64,18 @@ static json_t *describe_phase(const struct convoy_latency *phase)
     return out;
 }
 
+static json_t *describe_far(const struct convoy_far *far)
+{
+    struct convoy_landing_figures figures;
+    json_t *out = json_object();
+    convoy_landing_figures(far->landings, &figures);
+    set_number(out, "landings_open", figures.open);
+    set_number(out, "landed_bytes", figures.landed_bytes);
+    set_number(out, "chunks_refused", figures.refused);
+    (void)json_object_set_new(out, "bulk", convoy_bulk_describe(far->bulk));
+    return out;
+}
+
 static json_t *describe_stats(struct convoy_xfer *engine)
 {
     json_t *out = json_object();
@@ -80,6 +92,9 @@ static json_t *describe_stats(struct convoy_xfer *engine)
     (void)json_object_set_new(out, "phases", phases);
     (void)json_object_set_new(out, "pool", describe_pool(engine->pool));
     (void)json_object_set_new(out, "notes", describe_pool(engine->notes));
+    if (engine->far != NULL) {
+        (void)json_object_set_new(out, "far", describe_far(engine->far));
+    }
     return out;
 }
 
@@ -120,6 +135,7 @@ static json_t *dump_peers(const struct convoy_xfer *engine)
         json_t *one = json_object();
         set_text(one, "session", peer->session);
         set_text(one, "state", states[peer->state]);
+        set_text(one, "lane", peer->lane != NULL ? peer->lane->name : "closed");
         (void)json_object_set_new(one, "drained", json_boolean(peer->is_drained));
         set_number(one, "transfers", peer->entries);
         set_number(one, "backlog", peer->backlog_count);

@@ -2,7 +2,10 @@
 /*
  * Connections on their way in, on the progress thread, which never waits for one of them:
  *
- *   HELLO -> INTRODUCE -> LOCAL -> (a peer)        every step within hello_timeout_ms; strangers are counted and dropped
+ *   HELLO -> INTRODUCE -> LOCAL -> (a peer)        on this host
+ *                      -> BULK  -> (a peer)        without shared memory
+ *
+ * every step within hello_timeout_ms; strangers are counted and dropped
  */
 #include "xfer/door.h"
 
@@ -13,6 +16,7 @@
 #include "net/frame.h"
 #include "net/handshake.h"
 #include "net/message.h"
+#include "xfer/far.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +27,7 @@
 #define ARRIVALS 32u
 #define BACKLOG 64
 
-enum arrival_step { ARRIVAL_FREE = 0, ARRIVAL_HELLO, ARRIVAL_INTRODUCE, ARRIVAL_LOCAL };
+enum arrival_step { ARRIVAL_FREE = 0, ARRIVAL_HELLO, ARRIVAL_INTRODUCE, ARRIVAL_LOCAL, ARRIVAL_BULK };
 
 struct arrival {
     enum arrival_step step;
@@ -226,7 +230,7 @@ static bool is_crossing(struct convoy_xfer *engine, const struct convoy_introduc
 }
 
 static int32_t judge(struct convoy_xfer *engine, const struct convoy_introduction *theirs, uint32_t *flags_out,
-                     struct convoy_error *error)
+                     bool *is_far_out, struct convoy_error *error)
 {
     struct convoy_local_socket_target target;
     *flags_out = 0;
@@ -246,7 +250,8 @@ static int32_t judge(struct convoy_xfer *engine, const struct convoy_introductio
         *flags_out = CONVOY_NOTICE_RETRY;
         return convoy_error_set(error, CONVOY_BUSY, "connected already, or about to be");
     }
-    return convoy_door_match(engine, theirs, &target, error);
+    int32_t status = convoy_door_match(engine, theirs, &target, is_far_out, error);
+    return status == CONVOY_OK && *is_far_out ? convoy_far_open(engine, error) : status;
 }
 
 static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
@@ -256,6 +261,7 @@ static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
     struct convoy_introduction ours = engine->introduction;
     uint8_t bytes[CONVOY_INTRODUCE_BYTES];
     uint32_t flags = 0;
+    bool is_far = false;
     int32_t status = convoy_frame_recv(&arrival->stream, &frame);
     if (status != CONVOY_OK) {
         return status == CONVOY_IN_PROGRESS;
@@ -265,7 +271,7 @@ static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
                  : convoy_error_set(&error, CONVOY_UNKNOWN_MESSAGE, "frame of type %u", frame.type);
     convoy_memory_free(frame.body);
     if (status == CONVOY_OK) {
-        status = judge(engine, &arrival->theirs, &flags, &error);
+        status = judge(engine, &arrival->theirs, &flags, &is_far, &error);
     }
     if (status == CONVOY_OK) {
         status = convoy_runtime_random(arrival->nonce, sizeof arrival->nonce, &error);
@@ -275,11 +281,40 @@ static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
         return false;
     }
     memcpy(ours.nonce, arrival->nonce, sizeof ours.nonce);
+    ours.flags |= is_far ? CONVOY_INTRODUCE_REMOTE : 0;
     convoy_introduction_encode(&ours, bytes);
-    arrival->step = ARRIVAL_LOCAL;
+    arrival->step = is_far ? ARRIVAL_BULK : ARRIVAL_LOCAL;
+    arrival->stream.limit = is_far ? CONVOY_FAR_ADDRESS_BYTES : arrival->stream.limit;
     arrival->deadline_ns = step_deadline(engine);
     return convoy_frame_queue(&arrival->stream, CONVOY_INTRODUCE_ANSWER, bytes, sizeof bytes) == CONVOY_OK &&
            convoy_frame_flush(&arrival->stream) == CONVOY_OK;
+}
+
+/* false: it is over, or has become a peer. */
+static bool step_bulk(struct convoy_xfer *engine, struct arrival *arrival)
+{
+    struct convoy_frame frame;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    int32_t status = convoy_frame_recv(&arrival->stream, &frame);
+    if (status != CONVOY_OK) {
+        return status == CONVOY_IN_PROGRESS;
+    }
+    convoy_xfer_lock(engine);
+    if (frame.type != CONVOY_INTRODUCE_BULK) {
+        status = convoy_error_set(&error, CONVOY_UNKNOWN_MESSAGE, "frame of type %u", frame.type);
+    } else if (is_crossing(engine, &arrival->theirs)) {
+        status = convoy_error_set(&error, CONVOY_BUSY, "connected already");
+    } else {
+        status = convoy_far_admit(engine, &arrival->stream, &arrival->theirs, &frame, &error);
+    }
+    convoy_xfer_unlock(engine);
+    convoy_memory_free(frame.body);
+    if (status != CONVOY_OK) {
+        convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "engine %s: %s was turned away: %s", engine->session,
+                        arrival->theirs.session, error.text);
+        refuse(arrival, &error, 0);
+    }
+    return false;
 }
 
 /* false: it is over. */
@@ -298,6 +333,9 @@ static bool step_arrival(struct convoy_xfer *engine, struct arrival *arrival)
         arrival->handshake = NULL;
         arrival->step = ARRIVAL_INTRODUCE;
     }
+    if (arrival->step == ARRIVAL_BULK) {
+        return step_bulk(engine, arrival);
+    }
     return arrival->step != ARRIVAL_INTRODUCE || step_introduce(engine, arrival);
 }
 
@@ -307,10 +345,11 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
     struct convoy_error error = CONVOY_ERROR_INIT;
     struct convoy_xfer_joined joined;
     struct convoy_xfer_peer *peer;
-    int32_t status = convoy_door_take(message, &arrival->theirs, -1, channel, &joined, &error);
+    int32_t status = convoy_door_take(message, &arrival->theirs, -1, channel, convoy_door_may_be_far(engine), &joined, &error);
     convoy_fd_message_fini(message);
     if (status == CONVOY_OK) {
         joined.introduction = &arrival->theirs;
+        joined.lane = &convoy_lane_near;
         joined.side = 1;
         joined.tcp_fd = arrival->stream.fd;
         convoy_xfer_lock(engine);
@@ -329,7 +368,7 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
     if (status != CONVOY_OK) {
         convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "engine %s: %s was turned away: %s", engine->session,
                         arrival->theirs.session, error.text);
-        refuse(arrival, &error, 0);
+        refuse(arrival, &error, status == CONVOY_BUSY ? CONVOY_NOTICE_RETRY : 0);
     }
     drop(arrival);
 }

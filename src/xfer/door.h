@@ -23,16 +23,22 @@ const uint8_t *convoy_door_nonce(const struct convoy_fd_message *message);
 /*
  * Maps what came and proves that it is the introduced engine's memory; takes the files out of the message. On OK all but
  * introduction, side and tcp_fd of joined_out is set and owned by the caller. ring_fd: of the connector's own; -1 = it is in
- * the message. channel: that it came by. MALFORMED, UNREACHABLE (the token is another), SYSTEM, NO_MEMORY.
+ * the message. channel: that it came by. MALFORMED, UNREACHABLE (the token is another, or, if the two may do without shared
+ * memory, its process must not be read), SYSTEM, NO_MEMORY.
  */
 int32_t convoy_door_take(struct convoy_fd_message *message, const struct convoy_introduction *introduction, int ring_fd,
-                         int channel, struct convoy_xfer_joined *joined_out, struct convoy_error *error);
+                         int channel, bool may_be_far, struct convoy_xfer_joined *joined_out,
+                         struct convoy_error *error);
+
+/* Whether the settings allow peers that share no memory with this engine. */
+bool convoy_door_may_be_far(const struct convoy_xfer *engine);
 
 /* Takes back what take gave. */
 void convoy_door_drop(struct convoy_xfer_joined *joined);
 
-/* Whether both let the other in: reasons not to are in the text (UNSUPPORTED). */
+/* Where both can meet on one host, or that they go without shared memory (is_far_out). UNSUPPORTED: neither, the reason is in
+ * the text. */
 int32_t convoy_door_match(const struct convoy_xfer *engine, const struct convoy_introduction *theirs,
-                          struct convoy_local_socket_target *target_out, struct convoy_error *error);
+                          struct convoy_local_socket_target *target_out, bool *is_far_out, struct convoy_error *error);
 
 #endif

@@ -72,18 +72,18 @@ void convoy_door_drop(struct convoy_xfer_joined *joined)
     *joined = (struct convoy_xfer_joined){.wake_fd = -1, .pid_fd = -1, .tcp_fd = -1};
 }
 
-/* Being allowed to read another's memory is up to the system; where it is not, the peer's offers are refused. */
-static void try_process(struct convoy_view *view, const struct convoy_introduction *introduction, int channel, int pid_fd)
+/* Being allowed to read another's memory is up to the system; where it is not, its payloads are to be brought. */
+static bool try_process(struct convoy_view *view, const struct convoy_introduction *introduction, int channel, int pid_fd)
 {
     struct convoy_fd_credentials who = {0};
-    if ((introduction->flags & CONVOY_INTRODUCE_BY_PROCESS) != 0 &&
-        convoy_fd_channel_credentials(channel, &who) == CONVOY_OK) {
-        (void)convoy_view_try_process(view, introduction, who.pid, pid_fd);
-    }
+    return (introduction->flags & CONVOY_INTRODUCE_BY_PROCESS) == 0 ||
+           (convoy_fd_channel_credentials(channel, &who) == CONVOY_OK &&
+            convoy_view_try_process(view, introduction, who.pid, pid_fd));
 }
 
 int32_t convoy_door_take(struct convoy_fd_message *message, const struct convoy_introduction *introduction, int ring_fd,
-                         int channel, struct convoy_xfer_joined *joined_out, struct convoy_error *error)
+                         int channel, bool may_be_far, struct convoy_xfer_joined *joined_out,
+                         struct convoy_error *error)
 {
     bool has_pool = (introduction->flags & CONVOY_INTRODUCE_PRIVATE) == 0;
     uint32_t expected = FILE_FIRST_OPTIONAL + (has_pool ? 1u : 0u) + (ring_fd < 0 ? 1u : 0u);
@@ -108,32 +108,52 @@ int32_t convoy_door_take(struct convoy_fd_message *message, const struct convoy_
         convoy_door_drop(&joined);
         return status;
     }
-    try_process(joined.view, introduction, channel, message->fds[FILE_PROCESS]);
+    if (!try_process(joined.view, introduction, channel, message->fds[FILE_PROCESS]) && may_be_far) {
+        convoy_door_drop(&joined);
+        return convoy_error_set(error, CONVOY_UNREACHABLE, "the system does not allow to read the pool of %s out of its "
+                                                           "process",
+                                introduction->session);
+    }
     joined.wake_fd = convoy_fd_message_take(message, FILE_WAKE);
     joined.pid_fd = convoy_fd_message_take(message, FILE_PROCESS);
     *joined_out = joined;
     return CONVOY_OK;
 }
 
+bool convoy_door_may_be_far(const struct convoy_xfer *engine)
+{
+    return strcmp(engine->runtime->settings.net, "shm") != 0;
+}
+
+/* Neither mapped nor read out of its process: what it has must be brought. */
+static bool is_secluded(const struct convoy_introduction *introduction)
+{
+    return (introduction->flags & CONVOY_INTRODUCE_PRIVATE) != 0 &&
+           (introduction->flags & CONVOY_INTRODUCE_BY_PROCESS) == 0;
+}
+
 int32_t convoy_door_match(const struct convoy_xfer *engine, const struct convoy_introduction *theirs,
-                          struct convoy_local_socket_target *target_out, struct convoy_error *error)
+                          struct convoy_local_socket_target *target_out, bool *is_far_out, struct convoy_error *error)
 {
     const struct convoy_host_keys *ours = &engine->introduction.keys;
+    bool is_asked = (theirs->flags & CONVOY_INTRODUCE_REMOTE) != 0;
     *target_out = (struct convoy_local_socket_target){
         .index = 0,
         .by_network = convoy_host_keys_share_network(ours, &theirs->keys),
         .by_directory = convoy_host_keys_share_directory(ours, &theirs->keys),
     };
-    if (strcmp(engine->runtime->settings.net, "ucx") == 0) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED,
-                                "setting net is ucx: this build moves payloads through shared memory only");
+    bool is_near = target_out->by_network || target_out->by_directory;
+    if (!convoy_door_may_be_far(engine)) {
+        *is_far_out = false;
+        return is_near && !is_asked
+                   ? CONVOY_OK
+                   : convoy_error_set(error, CONVOY_UNSUPPORTED, "setting net is shm, and %s %s", theirs->session,
+                                      is_asked ? "wants to share no memory"
+                                      : convoy_host_keys_same_boot(ours, &theirs->keys)
+                                          ? "shares the kernel but neither a network namespace nor a shared_directory"
+                                          : "is on another host");
     }
-    if (!target_out->by_network && !target_out->by_directory) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED,
-                                "%s %s: this build moves payloads between processes of one host only", theirs->session,
-                                convoy_host_keys_same_boot(ours, &theirs->keys)
-                                    ? "shares the kernel but neither a network namespace nor a shared_directory"
-                                    : "is on another host");
-    }
+    *is_far_out = is_asked || !is_near || strcmp(engine->runtime->settings.net, "ucx") == 0 ||
+                  is_secluded(&engine->introduction) || is_secluded(theirs);
     return CONVOY_OK;
 }

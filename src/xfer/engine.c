@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "net/liveness.h"
 #include "xfer/door.h"
+#include "xfer/far.h"
 #include "xfer/session.h"
 
 #include <errno.h>
@@ -282,6 +283,7 @@ static void destroy(struct convoy_xfer *engine)
     convoy_memory_free(engine->peers);
     convoy_memory_free(engine->preallocs);
     convoy_memory_free(engine->ranges);
+    (void)pthread_mutex_destroy(&engine->far_opening);
     (void)pthread_cond_destroy(&engine->work);
     (void)pthread_cond_destroy(&engine->changed);
     (void)pthread_mutex_destroy(&engine->lock);
@@ -315,6 +317,7 @@ int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_tra
     engine->job_first = engine->job_last = engine->free_first = CONVOY_XFER_NOBODY;
     engine->timer_ns = CONVOY_DEADLINE_NEVER;
     (void)pthread_mutex_init(&engine->lock, NULL);
+    (void)pthread_mutex_init(&engine->far_opening, NULL);
     (void)pthread_cond_init(&engine->work, NULL);
     init_changed(engine);
     int32_t (*const steps[])(struct convoy_xfer *, struct convoy_error *) = {open_identity, open_tables,  open_pools,
@@ -325,6 +328,7 @@ int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_tra
     }
     if (status != CONVOY_OK) {
         stop_threads(engine);
+        convoy_far_close(engine); /* a peer may have come already */
         destroy(engine);
         return status;
     }
@@ -421,6 +425,7 @@ int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, stru
 void convoy_xfer_destroy(struct convoy_xfer *engine)
 {
     stop_threads(engine);
+    convoy_far_close(engine);
     for (uint32_t i = 0; i < engine->entry_count; i++) { /* views of released loads, manifests of lent stages */
         convoy_xfer_entry_drop(engine, &engine->entries[i]);
     }

@@ -272,6 +272,9 @@ static void ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
         }
         break;
     case CONVOY_XFER_SEND:
+        if (entry->is_lent) {
+            engine->peers[entry->peer].lane->send_ended(engine, entry);
+        }
         if (entry->source != CONVOY_XFER_NOBODY && engine->entries[entry->source].is_owned) {
             struct convoy_xfer_entry *stage = &engine->entries[entry->source];
             stage->is_released = true;
@@ -339,7 +342,7 @@ static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
         if (entry->note.lease != CONVOY_LEASE_NONE) {
             (void)convoy_pool_retire(engine->notes, entry->note.lease, CONVOY_LEASE_END_RELEASED, NULL);
         }
-    } else if (entry->kind == CONVOY_XFER_SLOT) {
+    } else if (entry->kind == CONVOY_XFER_SLOT || entry->slot_id != 0) {
         convoy_xfer_slot_released(engine, entry);
     } else if (entry->kind == CONVOY_XFER_LOAD && entry->slot.lease != CONVOY_LEASE_NONE) { /* a send's is its stage's */
         (void)convoy_pool_retire(engine->pool, entry->slot.lease, CONVOY_LEASE_END_RELEASED, NULL);

@@ -7,6 +7,9 @@
  *   connector  INTRODUCE -->            its own; asked = the incarnation that its host named
  *              <-- INTRODUCED           the listener's own, with the nonce that names this connection at the local socket
  *              <-- REFUSED              status and text (net/message.h)
+ *
+ * Where they share no memory (the answer says REMOTE) each then gives the address of its bulk (net/bulk.h), the connector
+ * first; the listener's means that it is connected, the connector says so in its first frame.
  */
 #ifndef CONVOY_XFER_INTRODUCE_H
 #define CONVOY_XFER_INTRODUCE_H
@@ -23,10 +26,12 @@ enum convoy_introduce_frame {
     CONVOY_INTRODUCE_ASK = 101,
     CONVOY_INTRODUCE_ANSWER,
     CONVOY_INTRODUCE_REFUSED,
+    CONVOY_INTRODUCE_BULK,
 };
 
 #define CONVOY_INTRODUCE_PRIVATE 1u    /* its pool cannot be mapped */
 #define CONVOY_INTRODUCE_BY_PROCESS 2u /* but may be read out of its process, at pool_address */
+#define CONVOY_INTRODUCE_REMOTE 4u     /* no memory is to be shared */
 
 struct convoy_introduction {
     uint32_t flags; /* CONVOY_INTRODUCE_* */

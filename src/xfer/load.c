@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/far.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -48,7 +48,7 @@ void convoy_xfer_load_give_back(struct convoy_xfer *engine, struct convoy_xfer_e
 static void tell(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     bool is_back = entry->is_lent && !entry->is_copying &&
-                   (entry->mode == CONVOY_LOAD_COPY || entry->state != CONVOY_TRANSFER_LOADED);
+                   (entry->mode == CONVOY_LOAD_COPY || entry->is_pushed || entry->state != CONVOY_TRANSFER_LOADED);
     struct convoy_reply reply = {.serial = entry->serial,
                                  .status = entry->status,
                                  .attempt = entry->attempt,
@@ -86,6 +86,9 @@ void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry
         convoy_window_end(&engine->peers[entry->peer].window, entry->sequence, entry->status);
         tell(engine, entry);
     }
+    if (entry->landing != 0) { /* behind TAKEN, so that the sender learns the reason before its bytes are refused */
+        convoy_far_load_ended(engine, entry);
+    }
 }
 
 /* -- loading ------------------------------------------------------------------------------------------------------- */
@@ -106,6 +109,11 @@ bool convoy_xfer_load_room(struct convoy_xfer_entry *entry, size_t bytes)
     return true;
 }
 
+int32_t convoy_xfer_load_decode(struct convoy_xfer_entry *entry, size_t bytes, struct convoy_error *error)
+{
+    return convoy_descriptor_decode(entry->room, bytes, &entry->manifest_room, &entry->descriptor, error);
+}
+
 /* An own copy first: the sender could change what was checked. */
 static int32_t read_note(struct convoy_xfer_entry *entry, const struct convoy_offer *offer, struct convoy_error *error)
 {
@@ -122,7 +130,7 @@ static int32_t read_note(struct convoy_xfer_entry *entry, const struct convoy_of
     entry->is_early = (offer->note & CONVOY_OFFER_EARLY) != 0;
     entry->mark = (const _Atomic uint64_t *)(const void *)(view->notes + offer->note_offset - CONVOY_MARK_BYTES);
     memcpy(entry->room, view->notes + offer->note_offset, bytes);
-    int32_t status = convoy_descriptor_decode(entry->room, bytes, &entry->manifest_room, &entry->descriptor, error);
+    int32_t status = convoy_xfer_load_decode(entry, bytes, error);
     if (status == CONVOY_OK && (entry->descriptor.payload_bytes != offer->bytes || entry->descriptor.offset != offer->offset ||
                                 entry->descriptor.attempt != offer->attempt)) {
         status = convoy_error_set(error, CONVOY_MALFORMED, "offer and descriptor differ in bytes, offset or attempt");
@@ -167,14 +175,14 @@ static int32_t place_load(struct convoy_xfer *engine, struct convoy_xfer_entry *
 void convoy_xfer_load_finish(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     uint8_t *target = entry->destination != NULL ? entry->destination : entry->slot.address;
-    if (entry->mode == CONVOY_LOAD_COPY) {
+    if (entry->mode == CONVOY_LOAD_COPY || entry->is_pushed) {
         entry->payload = target;
         entry->moved_bytes = entry->payload_bytes;
     }
     entry->times_ns[CONVOY_TIME_LOADED] = convoy_now_ns();
     entry->deadline_ns = entry->retry_ns = CONVOY_DEADLINE_NEVER;
     entry->retry_after_ms = 0;
-    if (entry->slot.lease != CONVOY_LEASE_NONE) {
+    if (entry->slot.lease != CONVOY_LEASE_NONE && entry->slot_id == 0) {
         (void)convoy_pool_filled(engine->pool, entry->slot.lease, entry->payload_bytes, NULL);
     }
     if (entry->peer != CONVOY_XFER_NOBODY) {
@@ -232,8 +240,25 @@ static void go_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
     convoy_xfer_job_add(engine, entry, entry->is_awaited);
 }
 
+void convoy_xfer_load_near(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_offer *offer)
+{
+    int32_t status = CONVOY_OK;
+    entry->view = engine->peers[entry->peer].view;
+    entry->view->references++;
+    if (offer != NULL) {
+        status = read_note(entry, offer, &entry->error);
+    }
+    if (offer != NULL && status == CONVOY_OK) {
+        convoy_xfer_entry_name(entry, entry->descriptor.request.text, entry->descriptor.request.bytes, offer->attempt);
+        if (entry->digest != offer->digest) {
+            status = convoy_error_set(&entry->error, CONVOY_MALFORMED, "offer and descriptor differ in the request");
+        }
+    }
+    go_load(engine, entry, status);
+}
+
 void convoy_xfer_load_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t index,
-                        const struct convoy_offer *offer)
+                            const struct convoy_offer *offer)
 {
     struct convoy_xfer_peer *peer = &engine->peers[index];
     if (entry->is_accepting) {
@@ -241,8 +266,6 @@ void convoy_xfer_load_begin(struct convoy_xfer *engine, struct convoy_xfer_entry
         engine->accepting_count--;
     }
     convoy_xfer_entry_bind(engine, entry, index);
-    entry->view = peer->view;
-    entry->view->references++;
     entry->serial = offer->serial;
     entry->sequence = offer->sequence;
     entry->offset = offer->offset;
@@ -250,14 +273,7 @@ void convoy_xfer_load_begin(struct convoy_xfer *engine, struct convoy_xfer_entry
     entry->is_lent = true;
     entry->mode = (offer->note & CONVOY_OFFER_COPY) != 0 ? CONVOY_LOAD_COPY : entry->mode;
     entry->error = (struct convoy_error)CONVOY_ERROR_INIT;
-    int32_t status = read_note(entry, offer, &entry->error);
-    if (status == CONVOY_OK) {
-        convoy_xfer_entry_name(entry, entry->descriptor.request.text, entry->descriptor.request.bytes, offer->attempt);
-        if (entry->digest != offer->digest) {
-            status = convoy_error_set(&entry->error, CONVOY_MALFORMED, "offer and descriptor differ in the request");
-        }
-    }
-    go_load(engine, entry, status);
+    peer->lane->load(engine, entry, offer);
 }
 
 /* -- offers and who waits for them --------------------------------------------------------------------------------- */
@@ -351,6 +367,7 @@ void convoy_xfer_on_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *p
         return;
     case CONVOY_WINDOW_LIVE:
         CONVOY_XFER_NOTE(engine, offers_repeated);
+        convoy_far_load_repeat(engine, index, offer->serial);
         return;
     case CONVOY_WINDOW_OLD:
         CONVOY_XFER_NOTE(engine, offers_late);
@@ -396,6 +413,9 @@ void convoy_xfer_on_withdraw(struct convoy_xfer *engine, struct convoy_xfer_peer
             return; /* one that is loaded stays with the host; BACK comes when it is released */
         }
     }
+    if (convoy_far_raw_withdraw(engine, index, reply->serial)) {
+        return;
+    }
     say_reply(engine, peer, CONVOY_SAY_BACK, &(struct convoy_reply){.serial = reply->serial, .status = CONVOY_CANCELED});
 }
 
@@ -418,7 +438,5 @@ void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *p
     }
     entry->serial = reply->serial;
     entry->is_lent = true;
-    entry->view = peer->view;
-    entry->view->references++;
-    go_load(engine, entry, CONVOY_OK);
+    peer->lane->load(engine, entry, NULL);
 }

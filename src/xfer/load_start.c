@@ -89,9 +89,9 @@ int32_t convoy_xfer_accept(struct convoy_xfer *engine, const struct convoy_load 
                            convoy_transfer *transfer_out, struct convoy_error *error)
 {
     convoy_xfer_lock(engine);
+    convoy_xfer_pump(engine); /* may give the lock up */
     int32_t status = convoy_xfer_check_open(engine, error);
     if (status == CONVOY_OK) {
-        convoy_xfer_pump(engine);
         status = accept_locked(engine, load, is_awaited, transfer_out, error);
     }
     convoy_xfer_unlock(engine);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What two engines of one host tell each other through their shared ring (xfer/ring.h). Each fits one entry; both sides run
- * on one machine, so the structs are the format. A peer is never believed: what is out of range is refused by whoever uses
- * it, an entry of another length is no notice at all.
+ * What two engines tell each other, on one host through their shared ring (xfer/ring.h), between hosts as frames
+ * (xfer/far.h). Each fits one entry; the structs are the format: every machine that convoy runs on is little-endian. A peer is
+ * never believed: what is out of range is refused by whoever uses it, an entry of another length is no notice at all.
  *
  *   sender to receiver                                receiver to sender
  *   OFFER     there is a request for you              TAKEN     loaded and checked, or why not
  *   GRANT     answer to ASK                           BACK      I touch it no more
  *   WITHDRAW  I do not wait for it any more           ASK       may I read what this descriptor names
  *   RAW       copy this into your memory              RAW_DONE  it is there, or why not
- *   either way: QUERY, ANSWER, GOODBYE
+ *                                                     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
+ *   either way: QUERY, ANSWER, GOODBYE; between hosts HELLO, the first
  *
  * serial: the sender's transfer. cookie: the asker's. An OFFER that was not answered is sent again with the same sequence
  * number; the receiver answers a repeated one from what it remembers and does nothing twice.
@@ -32,6 +33,8 @@ enum convoy_say {
     CONVOY_SAY_QUERY,
     CONVOY_SAY_ANSWER,
     CONVOY_SAY_GOODBYE,
+    CONVOY_SAY_ROOM,
+    CONVOY_SAY_HELLO,
     CONVOY_SAY_TYPES,
 };
 
@@ -88,11 +91,19 @@ struct convoy_raw_order {
     uint64_t bytes;
 };
 
+struct convoy_room {
+    uint64_t serial; /* of OFFER or GRANT, or the cookie of RAW */
+    uint64_t landing;
+    uint64_t generation;
+    uint64_t note_bytes; /* 0: the descriptor is known */
+};
+
 union convoy_say_body {
     struct convoy_offer offer;
     struct convoy_reply reply;
     struct convoy_ask ask;
     struct convoy_raw_order raw;
+    struct convoy_room room;
 };
 
 struct convoy_xfer_notice {

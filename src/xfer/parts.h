@@ -23,6 +23,27 @@
 #include "xfer/window.h"
 
 struct pollfd;
+struct convoy_far; /* xfer/far.h: what there is for peers on other hosts */
+struct convoy_xfer;
+struct convoy_xfer_entry;
+struct convoy_xfer_peer;
+
+/* What differs between peers on this host (xfer/near.c) and on others (xfer/far.c). */
+struct convoy_lane {
+    const char *name;
+    bool is_far;
+    bool may_be_early; /* what is still being staged may be offered */
+    /* Says it, or drops it since the peer is gone. false: there is no room for it yet. */
+    bool (*put)(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry);
+    /* Gets the payload of a load that was offered, or granted (offer NULL: its descriptor is known). */
+    void (*load)(struct convoy_xfer *engine, struct convoy_xfer_entry *load, const struct convoy_offer *offer);
+    /* A send has ended, well or not. */
+    void (*send_ended)(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
+    /* The peer is gone; its transfers end next. true: from now on it touches nothing of ours. */
+    bool (*part)(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
+};
+
+extern const struct convoy_lane convoy_lane_near;
 
 #define CONVOY_XFER_NOBODY UINT32_MAX /* no entry, no peer */
 #define CONVOY_XFER_INLINE_BYTES (256u << 10) /* copied at once by whoever comes; more goes to the copier or a waiter */
@@ -51,6 +72,9 @@ struct convoy_xfer_peer {
     bool is_held;        /* the host has its handle */
     bool is_dead;        /* proven */
     bool is_drained;     /* gone, and it touches nothing of ours any more */
+    bool is_shy;         /* far: nothing may be said to it before its HELLO */
+    const struct convoy_lane *lane; /* NULL: closed */
+    uint64_t cut_ns;     /* far: its connection has ended, this is when to give it up; 0 = no */
     int tcp_fd;
     int wake_fd;
     int pid_fd;
@@ -116,6 +140,12 @@ struct convoy_xfer_entry {
     bool is_noted; /* its end is in the completions, or was taken from there */
     bool is_checksummed;
     bool is_slot_kept; /* slot: preallocated, goes back to the list */
+    bool is_pushed; /* load: its bytes come, or came, into the own memory */
+    bool is_answered; /* send: the peer has said how it ended */
+    uint64_t streams[2]; /* send to a far peer: of descriptor and payload; 0 = ended */
+    uint64_t landing; /* load from a far peer; 0 = none */
+    uint64_t landing_generation;
+    uint64_t note_bytes; /* of the descriptor that lands */
     uint64_t digest;
     uint64_t deadline_ns;
     uint64_t lease_ns;
@@ -173,7 +203,11 @@ struct convoy_xfer_order {
     uint32_t peer;
     uint32_t generation;
     bool is_done;
+    bool is_failed; /* far: the bytes were refused, or the connection failed */
     struct convoy_reply reply;
+    const void *source; /* far, raw: what is pushed */
+    uint64_t bytes;
+    uint64_t stream; /* 0 = none, or ended */
 };
 
 /* A copy that a peer has ordered. */
@@ -210,7 +244,7 @@ struct convoy_xfer_pausing {
     X(staged) X(sent) X(loaded) X(failed) X(aborted) X(released) X(offers) X(offers_late) X(offers_repeated)           \
     X(replies_late) X(asks) X(asks_refused) X(retries) X(refusals) X(peers_connected) X(peers_lost) X(peers_closed)    \
     X(malformed) X(leases_expired) X(checksum_errors) X(copied_bytes) X(lent_bytes) X(control_messages)                \
-    X(control_bytes) X(raw_orders) X(raw_refused) X(reserve_refused)
+    X(control_bytes) X(raw_orders) X(raw_refused) X(reserve_refused) X(pushed_bytes)
 
 enum convoy_xfer_counter {
 #define CONVOY_XFER_COUNTER_NUMBER(name) CONVOY_XFER_COUNT_##name,
@@ -304,6 +338,9 @@ struct convoy_xfer {
     pthread_t copier;
     pthread_cond_t work; /* for the copier */
 
+    struct convoy_far *far; /* NULL until the first such peer comes */
+    pthread_mutex_t far_opening;
+
     int tcp_fd;
     struct convoy_local_socket local;
     struct convoy_xfer_pending *pending;
@@ -361,6 +398,7 @@ struct convoy_xfer_peer *convoy_xfer_peer_by_incarnation(struct convoy_xfer *eng
 /* What a connection has given; on OK the peer owns it all. */
 struct convoy_xfer_joined {
     const struct convoy_introduction *introduction;
+    const struct convoy_lane *lane;
     struct convoy_view *view;
     void *ring_memory;
     uint32_t side;
@@ -429,6 +467,8 @@ void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer
 /* -- between load.c and load_start.c */
 bool convoy_xfer_load_room(struct convoy_xfer_entry *entry, size_t bytes);
 bool convoy_xfer_load_wants(const struct convoy_xfer_entry *entry, uint32_t peer, const struct convoy_offer *offer);
+void convoy_xfer_load_near(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_offer *offer);
+int32_t convoy_xfer_load_decode(struct convoy_xfer_entry *entry, size_t bytes, struct convoy_error *error);
 void convoy_xfer_load_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t index,
                             const struct convoy_offer *offer);
 void convoy_xfer_load_finish(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
@@ -439,8 +479,12 @@ void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry
 void convoy_xfer_load_give_back(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_waiting_drop_peer(struct convoy_xfer *engine, uint32_t peer);
 int32_t convoy_xfer_prealloc_open(struct convoy_xfer *engine, struct convoy_error *error);
+/* Memory for a load from another host: a preallocated slot that fits, else from the pool. */
+int32_t convoy_xfer_slot_take(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t bytes,
+                              struct convoy_error *error);
 bool convoy_xfer_slot_is_open(const struct convoy_xfer *engine, convoy_lease lease);
 void convoy_xfer_copy_run(struct convoy_xfer *engine);
+void convoy_xfer_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status);
 void convoy_xfer_order_add(struct convoy_xfer *engine, struct convoy_xfer_order *order);
 /* Takes it out of the list again, whatever comes. */
 int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_order *order, uint64_t timeout_ns,
@@ -449,8 +493,10 @@ void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_en
 void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes);
 
 /* -- progress.c -- */
-/* All that can be done now: messages, deadlines, retries. */
+/* All that can be done now: messages, deadlines, retries. With far peers it gives the lock up meanwhile. */
 void convoy_xfer_pump(struct convoy_xfer *engine);
+/* One notice as it came. false: it is none, and the peer is lost. */
+bool convoy_xfer_take(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry);
 /* Wakes host threads that wait for something to end. */
 void convoy_xfer_wake(struct convoy_xfer *engine);
 /* The same, and the progress thread. */

@@ -60,9 +60,12 @@ void convoy_xfer_peer_close(struct convoy_xfer_peer *peer)
         peer->ring_memory = NULL;
     }
     convoy_memory_free(peer->backlog);
+    peer->lane = NULL;
     peer->backlog = NULL;
     peer->backlog_count = peer->backlog_room = 0;
-    convoy_view_put(peer->view);
+    if (peer->view != NULL) {
+        convoy_view_put(peer->view);
+    }
     peer->view = NULL;
 }
 
@@ -97,6 +100,12 @@ static struct convoy_xfer_peer *find_place(struct convoy_xfer *engine)
     return gone;
 }
 
+static uint32_t locality_of(const struct convoy_xfer *engine, const struct convoy_xfer_joined *joined)
+{
+    bool is_own_context = joined->introduction->context == engine->introduction.context;
+    return joined->lane->is_far ? CONVOY_LOCALITY_REMOTE : is_own_context ? CONVOY_LOCALITY_PROCESS : CONVOY_LOCALITY_HOST;
+}
+
 int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfer_joined *joined,
                              struct convoy_xfer_peer **peer_out, struct convoy_error *error)
 {
@@ -109,8 +118,8 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     *peer = (struct convoy_xfer_peer){
         .generation = generation != 0 ? generation : 1,
         .state = CONVOY_PEER_IS_CONNECTED,
-        .locality = joined->introduction->context == engine->introduction.context ? CONVOY_LOCALITY_PROCESS
-                                                                                  : CONVOY_LOCALITY_HOST,
+        .locality = locality_of(engine, joined),
+        .lane = joined->lane,
         .tcp_fd = joined->tcp_fd,
         .wake_fd = joined->wake_fd,
         .pid_fd = joined->pid_fd,
@@ -119,8 +128,11 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
         .ring_memory = joined->ring_memory,
     };
     memcpy(peer->session, joined->introduction->session, sizeof peer->session);
-    convoy_ring_init(&peer->ring, joined->ring_memory, joined->side);
-    if (engine->is_dozing && !convoy_ring_doze(&peer->ring)) { /* whoever sleeps knows nothing of this ring yet */
+    if (joined->ring_memory != NULL) {
+        convoy_ring_init(&peer->ring, joined->ring_memory, joined->side);
+    }
+    /* Whoever sleeps knows nothing of this ring yet. */
+    if (joined->ring_memory != NULL && engine->is_dozing && !convoy_ring_doze(&peer->ring)) {
         convoy_xfer_kick(engine);
     }
     CONVOY_XFER_NOTE(engine, peers_connected);
@@ -174,9 +186,13 @@ static void drain(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 void convoy_xfer_peer_end(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint32_t state, bool is_dead)
 {
     uint32_t index = (uint32_t)(peer - engine->peers);
-    const char *how = state == CONVOY_PEER_IS_CLOSED ? "has closed" : is_dead ? "has died" : "is cut off";
     /* Two that close at once: the later one owes no goodbye to one that said it first. */
     bool is_expected = state == CONVOY_PEER_IS_CLOSED || engine->state != CONVOY_ENGINE_OPEN;
+    if (peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane->part(engine, peer)) {
+        is_dead = true;
+    }
+    bool has_died = is_dead && peer->pid_fd >= 0;
+    const char *how = state == CONVOY_PEER_IS_CLOSED ? "has closed" : has_died ? "has died" : "is cut off";
     if (peer->state == CONVOY_PEER_IS_CONNECTED) {
         peer->state = state;
         engine->counters[state == CONVOY_PEER_IS_CLOSED ? CONVOY_XFER_COUNT_peers_closed
@@ -205,23 +221,6 @@ void convoy_xfer_peer_end(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 
 /* -- talking ------------------------------------------------------------------------------------------------------- */
 
-static void wake_peer(const struct convoy_xfer_peer *peer)
-{
-    const uint64_t one = 1;
-    (void)!write(peer->wake_fd, &one, sizeof one);
-}
-
-static bool put_now(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry)
-{
-    bool must_wake = false;
-    enum convoy_ring_status status = convoy_ring_put(&peer->ring, entry, &must_wake);
-    if (status == CONVOY_RING_OK && must_wake) {
-        wake_peer(peer);
-    }
-    (void)engine;
-    return status != CONVOY_RING_FULL; /* MALFORMED: whoever takes next finds out */
-}
-
 static bool backlog_grow(struct convoy_xfer_peer *peer)
 {
     uint32_t room = peer->backlog_room != 0 ? 2 * peer->backlog_room : BACKLOG_FIRST;
@@ -239,10 +238,10 @@ static bool backlog_grow(struct convoy_xfer_peer *peer)
     return true;
 }
 
-/* Into the ring, or behind what waits for room there. */
+/* On its way, or behind what waits for room there. */
 static void put_or_keep(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry)
 {
-    if (peer->backlog_count == 0 && put_now(engine, peer, entry)) {
+    if (peer->backlog_count == 0 && peer->lane->put(engine, peer, entry)) {
         return;
     }
     if (peer->backlog_count == peer->backlog_room && !backlog_grow(peer)) {
@@ -256,7 +255,7 @@ void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
 {
     struct convoy_ring_entry entry;
     bool may = peer->state == CONVOY_PEER_IS_CONNECTED || (peer->state != 0 && notice->type == CONVOY_SAY_BACK);
-    if (!may || peer->is_dead || peer->ring_memory == NULL) {
+    if (!may || peer->is_dead || peer->lane == NULL) {
         return;
     }
     CONVOY_XFER_NOTE(engine, control_messages);
@@ -282,7 +281,7 @@ void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
 
 void convoy_xfer_peer_flush(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 {
-    while (peer->backlog_count != 0 && put_now(engine, peer, &peer->backlog[peer->backlog_first])) {
+    while (peer->backlog_count != 0 && peer->lane->put(engine, peer, &peer->backlog[peer->backlog_first])) {
         peer->backlog_first = (peer->backlog_first + 1) % peer->backlog_room;
         peer->backlog_count--;
     }

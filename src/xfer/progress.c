@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "net/liveness.h"
-#include "xfer/parts.h"
+#include "xfer/far.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #define WAITER_TICK_MS 10
 #define IDLE_MS 1000
 #define DOOR_POLLS 96u
-#define POLLS_MAX (4u + DOOR_POLLS + 2u * 1024u)
+#define OWN_POLLS 3u
 #define READY_AGAIN_NS (CONVOY_NS_PER_MS / 5)
 #define LOOKS_BEFORE_YIELD 64u
 
@@ -57,34 +57,48 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
     case CONVOY_SAY_GOODBYE:
         convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, false);
         break;
+    case CONVOY_SAY_ROOM:
+        convoy_far_on_room(engine, peer, &notice->body.room);
+        break;
+    case CONVOY_SAY_HELLO:
+        peer->is_shy = false;
+        break;
     case CONVOY_SAY_NONE:
     case CONVOY_SAY_TYPES:
         break;
     }
 }
 
+bool convoy_xfer_take(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry)
+{
+    struct convoy_xfer_notice notice;
+    bool is_gone = peer->state != CONVOY_PEER_IS_CONNECTED;
+    if (entry == NULL || !convoy_xfer_notice_unpack(entry, &notice)) {
+        if (!is_gone) {
+            CONVOY_XFER_NOTE(engine, malformed);
+            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
+        }
+        return false;
+    }
+    /* What comes from one that is gone only gives back. */
+    if (!is_gone || notice.type == CONVOY_SAY_BACK || notice.type == CONVOY_SAY_TAKEN) {
+        dispatch(engine, peer, &notice);
+        convoy_xfer_peer_free(engine, peer);
+    }
+    return true;
+}
+
 static void pump_peer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 {
     struct convoy_ring_entry entry;
-    struct convoy_xfer_notice notice;
     convoy_xfer_peer_flush(engine, peer);
     for (uint32_t i = 0; i < TAKE_MAX && peer->ring_memory != NULL; i++) {
         enum convoy_ring_status status = convoy_ring_take(&peer->ring, &entry);
         if (status == CONVOY_RING_EMPTY) {
             return;
         }
-        bool is_gone = peer->state != CONVOY_PEER_IS_CONNECTED;
-        if (status != CONVOY_RING_OK || !convoy_xfer_notice_unpack(&entry, &notice)) {
-            if (!is_gone) {
-                CONVOY_XFER_NOTE(engine, malformed);
-                convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
-            }
+        if (!convoy_xfer_take(engine, peer, status == CONVOY_RING_OK ? &entry : NULL)) {
             return;
-        }
-        /* What comes from one that is gone only gives back. */
-        if (!is_gone || notice.type == CONVOY_SAY_BACK || notice.type == CONVOY_SAY_TAKEN) {
-            dispatch(engine, peer, &notice);
-            convoy_xfer_peer_free(engine, peer);
         }
     }
 }
@@ -133,6 +147,10 @@ static void act(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uin
         entry->retries++;
         CONVOY_XFER_NOTE(engine, retries);
         convoy_xfer_load_again(engine, entry);
+    } else if (entry->landing != 0) {
+        entry->retries++;
+        CONVOY_XFER_NOTE(engine, retries);
+        convoy_far_load_again(engine, entry);
     } else {
         entry->retry_ns = CONVOY_DEADLINE_NEVER;
     }
@@ -180,7 +198,17 @@ static bool doze_all(struct convoy_xfer *engine)
             return false;
         }
     }
+    if (engine->far != NULL && !convoy_bulk_arm(engine->far->bulk)) {
+        awake_all(engine);
+        return false;
+    }
     return true;
+}
+
+/* What there is to sleep on beside the engine's own files, -1 = nothing. */
+static int far_file(const struct convoy_xfer *engine)
+{
+    return engine->far != NULL ? convoy_bulk_fd(engine->far->bulk) : -1;
 }
 
 void convoy_xfer_wake(struct convoy_xfer *engine)
@@ -215,9 +243,15 @@ void convoy_xfer_pump(struct convoy_xfer *engine)
             pump_peer(engine, &engine->peers[i]);
         }
     }
+    if (engine->far != NULL) {
+        convoy_far_pump(engine);
+    }
     uint64_t now = convoy_now_ns();
     if (now >= engine->timer_ns) {
         pump_timers(engine, now);
+    }
+    if (engine->far != NULL) {
+        convoy_far_timers(engine, now);
     }
 }
 
@@ -241,7 +275,7 @@ static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
 {
     uint64_t end = engine->timer_ns < until_ns ? engine->timer_ns : until_ns;
     uint64_t longest = convoy_deadline_after(convoy_now_ns(), IDLE_MS * CONVOY_NS_PER_MS);
-    struct pollfd polls = {.fd = engine->wake_fd, .events = POLLIN};
+    struct pollfd polls[2] = {{.fd = engine->wake_fd, .events = POLLIN}, {.fd = far_file(engine), .events = POLLIN}};
     end = end < longest ? end : longest;
     if (engine->waiters != 0) {
         sleep_follower(engine, end);
@@ -250,7 +284,7 @@ static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
     engine->waiters = 1;
     if (doze_all(engine)) {
         convoy_xfer_unlock(engine);
-        (void)poll(&polls, 1, convoy_deadline_poll_ms(convoy_now_ns(), end));
+        (void)poll(polls, 2, convoy_deadline_poll_ms(convoy_now_ns(), end));
         convoy_xfer_lock(engine);
         drain(engine->wake_fd);
     }
@@ -298,6 +332,7 @@ static uint32_t gather_polls(struct convoy_xfer *engine, struct pollfd *polls, b
     uint32_t count = 0;
     polls[count++] = (struct pollfd){.fd = engine->kick_fd, .events = POLLIN};
     polls[count++] = (struct pollfd){.fd = is_mine && engine->waiters == 0 ? engine->wake_fd : -1, .events = POLLIN};
+    polls[count++] = (struct pollfd){.fd = is_mine && engine->waiters == 0 ? far_file(engine) : -1, .events = POLLIN};
     for (uint32_t i = 0; i < engine->peer_top; i++) {
         const struct convoy_xfer_peer *peer = &engine->peers[i];
         bool is_watched = peer->state != 0 && !peer->is_dead && peer->pid_fd >= 0;
@@ -314,12 +349,16 @@ static void note_deaths(struct convoy_xfer *engine, const struct pollfd *polls, 
 {
     for (uint32_t i = 0; i < peer_count && i < engine->peer_top; i++) {
         struct convoy_xfer_peer *peer = &engine->peers[i];
-        const struct pollfd *process = &polls[2 + 2 * i];
-        const struct pollfd *link = &polls[3 + 2 * i];
+        const struct pollfd *process = &polls[OWN_POLLS + 2 * i];
+        const struct pollfd *link = &polls[OWN_POLLS + 1 + 2 * i];
         bool is_dead = process->fd >= 0 && process->fd == peer->pid_fd && (process->revents & POLLIN) != 0;
         bool is_cut = link->fd >= 0 && link->fd == peer->tcp_fd && link->revents != 0;
         if ((is_dead || is_cut) && peer->state != 0 && !peer->is_dead) {
             pump_peer(engine, peer);
+        }
+        if (is_cut && peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane->is_far) {
+            convoy_far_cut(engine, peer);
+            continue;
         }
         if (is_dead && peer->state != 0 && !peer->is_dead) {
             convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, true);
@@ -383,5 +422,5 @@ void *convoy_xfer_progress_main(void *argument)
 
 uint32_t convoy_xfer_polls_max(uint32_t peer_max)
 {
-    return 4 + DOOR_POLLS + 2 * peer_max;
+    return OWN_POLLS + 1 + DOOR_POLLS + 2 * peer_max;
 }

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/far.h"
 
 #include <string.h>
 
@@ -106,7 +106,7 @@ int32_t convoy_xfer_deregister(struct convoy_xfer *engine, void *memory, uint64_
 
 /* -- what a peer orders -------------------------------------------------------------------------------------------- */
 
-static void say_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status)
+void convoy_xfer_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status)
 {
     struct convoy_xfer_notice done = {.type = CONVOY_SAY_RAW_DONE};
     done.body.reply = (struct convoy_reply){.serial = cookie, .cookie = cookie, .status = status, .flags = CONVOY_REPLY_BACK};
@@ -121,8 +121,8 @@ static int32_t resolve(struct convoy_xfer *engine, const struct convoy_xfer_peer
                        struct convoy_slot *slot_out)
 {
     const struct convoy_view *view = peer->view;
-    if (raw->bytes > view->pool_bytes || raw->offset > view->pool_bytes - raw->bytes ||
-        raw->target > UINT64_MAX - raw->bytes) {
+    bool is_readable = view == NULL || (raw->bytes <= view->pool_bytes && raw->offset <= view->pool_bytes - raw->bytes);
+    if (!is_readable || raw->target > UINT64_MAX - raw->bytes) {
         return CONVOY_INVALID_ARGUMENT;
     }
     bool is_slot = convoy_pool_find(engine->pool, (const void *)(uintptr_t)raw->target, raw->bytes, slot_out, NULL) ==
@@ -154,9 +154,13 @@ void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
         return;
     }
     int32_t status = resolve(engine, peer, raw, &slot);
+    if (peer->lane->is_far) {
+        convoy_far_on_raw(engine, peer, raw, status, &slot);
+        return;
+    }
     struct convoy_xfer_copy *copy = status == CONVOY_OK ? convoy_memory_zalloc(sizeof *copy) : NULL;
     if (copy == NULL) {
-        say_done(engine, peer, raw->cookie, status != CONVOY_OK ? status : CONVOY_NO_MEMORY);
+        convoy_xfer_raw_done(engine, peer, raw->cookie, status != CONVOY_OK ? status : CONVOY_NO_MEMORY);
         return;
     }
     *copy = (struct convoy_xfer_copy){.order = *raw,
@@ -198,7 +202,7 @@ void convoy_xfer_copy_run(struct convoy_xfer *engine)
         engine->range_copies--;
     }
     struct convoy_xfer_peer *peer = &engine->peers[copy->peer];
-    say_done(engine, peer, copy->order.cookie, is_whole ? CONVOY_OK : CONVOY_UNREACHABLE);
+    convoy_xfer_raw_done(engine, peer, copy->order.cookie, is_whole ? CONVOY_OK : CONVOY_UNREACHABLE);
     convoy_view_put(copy->view);
     peer->entries--;
     convoy_xfer_peer_free(engine, peer);
@@ -239,6 +243,8 @@ int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_or
         convoy_xfer_pump(engine);
         if (order->is_done) {
             status = CONVOY_OK;
+        } else if (order->is_failed) {
+            status = convoy_error_set(error, CONVOY_PEER_ERROR, "peer %s did not take the bytes", peer->session);
         } else if (peer->state != CONVOY_PEER_IS_CONNECTED || peer->generation != order->generation) {
             status = convoy_error_set(error, CONVOY_PEER_LOST, "the peer went away before it answered");
         } else if (engine->state != CONVOY_ENGINE_OPEN) {
@@ -251,6 +257,9 @@ int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_or
         }
     }
     order_remove(engine, order);
+    if (order->source != NULL) {
+        convoy_far_order_ended(engine, order);
+    }
     return status;
 }
 
@@ -269,29 +278,37 @@ void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer
     convoy_xfer_on_reply(engine, peer, CONVOY_SAY_TAKEN, reply); /* a send to an address */
 }
 
-/* The peer may read in the lease's block until it has answered; one that has not in time, until it is proven dead. */
-static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, convoy_lease lease,
-                           const struct convoy_raw_order *raw, uint64_t timeout_ns, struct convoy_error *error)
+/* source: what a far peer is brought; NULL: the peer reads it. */
+static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_order *raw,
+                           const void *source, uint64_t timeout_ns, struct convoy_error *error)
 {
-    struct convoy_xfer_order order = {.peer = peer};
+    struct convoy_xfer_order order = {.peer = peer, .source = source, .bytes = raw->bytes};
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_RAW};
-    int32_t status = convoy_pool_refer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
     convoy_xfer_order_add(engine, &order);
     notice.body.raw = *raw;
     notice.body.raw.cookie = order.cookie;
     convoy_xfer_say(engine, &engine->peers[peer], &notice);
-    status = convoy_xfer_order_wait(engine, &order, timeout_ns, error);
-    if (status != CONVOY_TIMED_OUT || CONVOY_MUTATED(unanswered_is_freed)) {
-        (void)convoy_pool_unrefer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, NULL);
-    }
+    int32_t status = convoy_xfer_order_wait(engine, &order, timeout_ns, error);
     if (status == CONVOY_OK && order.reply.status != CONVOY_OK) {
         status = convoy_error_set(error, order.reply.status < 0 ? order.reply.status : CONVOY_MALFORMED,
                                   "the peer does not write %llu bytes at 0x%llx: status %d; the range must lie in one slot "
                                   "that waits for bytes, or be registered",
                                   (unsigned long long)raw->bytes, (unsigned long long)raw->target, order.reply.status);
+    }
+    return status;
+}
+
+/* The peer may read in the lease's block until it has answered; one that has not in time, until it is proven dead. */
+static int32_t order_read(struct convoy_xfer *engine, uint32_t peer, convoy_lease lease,
+                          const struct convoy_raw_order *raw, uint64_t timeout_ns, struct convoy_error *error)
+{
+    int32_t status = convoy_pool_refer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = order_piece(engine, peer, raw, NULL, timeout_ns, error);
+    if (status != CONVOY_TIMED_OUT || CONVOY_MUTATED(unanswered_is_freed)) {
+        (void)convoy_pool_unrefer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, NULL);
     }
     return status;
 }
@@ -312,7 +329,7 @@ static int32_t bounce(struct convoy_xfer *engine, uint32_t peer, const struct co
         uint64_t bytes = piece->bytes - done < room ? piece->bytes - done : room;
         memcpy(slot.address, (const uint8_t *)piece->source + done, bytes);
         const struct convoy_raw_order raw = {.offset = slot.offset, .target = piece->target + done, .bytes = bytes};
-        status = order_piece(engine, peer, slot.lease, &raw, timeout_ns, error);
+        status = order_read(engine, peer, slot.lease, &raw, timeout_ns, error);
     }
     (void)convoy_pool_retire(engine->pool, slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
     return status;
@@ -322,12 +339,19 @@ static int32_t send_piece(struct convoy_xfer *engine, uint32_t peer, const struc
                           uint64_t timeout_ns, struct convoy_error *error)
 {
     struct convoy_slot slot;
+    bool is_far = engine->peers[peer].lane != NULL && engine->peers[peer].lane->is_far;
+    bool is_range = is_registered(engine, (uint64_t)(uintptr_t)piece->source, piece->bytes);
+    if (is_far && is_range) {
+        const struct convoy_raw_order raw = {.target = piece->target, .bytes = piece->bytes};
+        return order_piece(engine, peer, &raw, piece->source, timeout_ns, error);
+    }
     if (convoy_pool_find(engine->pool, piece->source, piece->bytes, &slot, NULL) == CONVOY_OK) {
         uint64_t offset = (uint64_t)((const uint8_t *)piece->source - (const uint8_t *)convoy_pool_memory(engine->pool));
         const struct convoy_raw_order raw = {.offset = offset, .target = piece->target, .bytes = piece->bytes};
-        return order_piece(engine, peer, slot.lease, &raw, timeout_ns, error);
+        return is_far ? order_piece(engine, peer, &raw, piece->source, timeout_ns, error)
+                      : order_read(engine, peer, slot.lease, &raw, timeout_ns, error);
     }
-    if (is_registered(engine, (uint64_t)(uintptr_t)piece->source, piece->bytes)) {
+    if (is_range) {
         return bounce(engine, peer, piece, timeout_ns, error);
     }
     return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
@@ -343,7 +367,8 @@ int32_t convoy_xfer_raw(struct convoy_xfer *engine, const struct convoy_raw *raw
     if (status == CONVOY_OK && convoy_xfer_peer_find(engine, raw->peer, error) == NULL) {
         status = CONVOY_CLOSED;
     }
-    if (status == CONVOY_OK && engine->options.is_private) {
+    bool is_far = status == CONVOY_OK && engine->peers[(uint32_t)raw->peer - 1].locality == CONVOY_LOCALITY_REMOTE;
+    if (status == CONVOY_OK && engine->options.is_private && !is_far) {
         status = convoy_error_set(error, CONVOY_UNSUPPORTED, "no peer can read this engine's pool, which is private");
     }
     for (size_t i = 0; status == CONVOY_OK && i < raw->piece_count;) {

@@ -53,7 +53,8 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
         convoy_xfer_entry_fail(engine, entry, stage->state, stage->status, "was not staged: %s", stage->error.text);
         return;
     }
-    if ((stage->state != CONVOY_TRANSFER_STAGED && !stage->is_deferred) || entry->state != CONVOY_TRANSFER_QUEUED) {
+    bool is_early = stage->is_deferred && engine->peers[entry->peer].lane->may_be_early;
+    if ((stage->state != CONVOY_TRANSFER_STAGED && !is_early) || entry->state != CONVOY_TRANSFER_QUEUED) {
         return;
     }
     uint64_t now = convoy_now_ns();
@@ -122,7 +123,11 @@ static int32_t check_send(struct convoy_xfer *engine, const struct convoy_send *
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "send.path is %u with an address, which is for PUSH",
                                 send->path);
     }
-    if (engine->options.is_private && convoy_pool_bytes(engine->pool) != 0) {
+    if (send->path == CONVOY_PATH_LEND && peer->lane->is_far) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "send.path is LEND, but peer %s shares no memory with this engine",
+                                peer->session);
+    }
+    if (!peer->lane->is_far && engine->options.is_private && convoy_pool_bytes(engine->pool) != 0) {
         return convoy_error_set(error, CONVOY_UNSUPPORTED, "peer %s cannot read this engine's pool, which is private, and "
                                                            "this build has no other path",
                                 peer->session);
@@ -150,7 +155,8 @@ static void fill_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
     convoy_xfer_entry_bind(engine, entry, (uint32_t)send->peer - 1);
     entry->source = stage->index;
     stage->users++;
-    entry->path = send->address != 0 ? CONVOY_PATH_PUSH : send->path != 0 ? send->path : CONVOY_PATH_LEND;
+    bool is_far = engine->peers[entry->peer].lane->is_far;
+    entry->path = is_far || send->address != 0 ? CONVOY_PATH_PUSH : send->path != 0 ? send->path : CONVOY_PATH_LEND;
     entry->offset = send->address;
     entry->retries_left = send->retries != 0 ? send->retries : RETRIES_DEFAULT;
     entry->deadline_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_STARTED], timeout);
@@ -166,7 +172,8 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
         return status;
     }
     if (stage != NULL) {
-        status = convoy_xfer_stage_locked(engine, stage, is_awaited, send->address == 0, &staged, error);
+        bool may_defer = send->address == 0 && engine->peers[(uint32_t)send->peer - 1].lane->may_be_early;
+        status = convoy_xfer_stage_locked(engine, stage, is_awaited, may_defer, &staged, error);
     } else {
         staged = find_stage(engine, send->staged, error);
         status = staged != NULL ? CONVOY_OK : CONVOY_CLOSED;
@@ -228,6 +235,7 @@ static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, str
         return;
     }
     entry->retry_after_ms = reply->retry_after_ms;
+    entry->is_answered = true;
     if (reply->status == CONVOY_OK) {
         entry->times_ns[CONVOY_TIME_STAGED] = engine->entries[entry->source].times_ns[CONVOY_TIME_STAGED];
         entry->times_ns[CONVOY_TIME_LOADED] = convoy_now_ns();
@@ -236,7 +244,8 @@ static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, str
         convoy_xfer_timer(engine, entry->retry_ns);
         entry->moved_bytes = entry->payload_bytes;
         peer->sent_bytes += entry->payload_bytes;
-        engine->counters[CONVOY_XFER_COUNT_lent_bytes] += entry->payload_bytes;
+        engine->counters[peer->lane->is_far ? CONVOY_XFER_COUNT_pushed_bytes : CONVOY_XFER_COUNT_lent_bytes] +=
+            entry->payload_bytes;
         (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_SENT);
         return;
     }

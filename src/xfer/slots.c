@@ -90,6 +90,15 @@ static void slot_filled(struct convoy_xfer *engine, struct convoy_xfer_entry *en
     }
 }
 
+int32_t convoy_xfer_slot_take(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t bytes,
+                              struct convoy_error *error)
+{
+    const struct convoy_reserve any = {.prealloc = CONVOY_PREALLOC_FIRST};
+    int32_t status = slot_memory(engine, entry, &any, bytes, error);
+    entry->filled_bytes = 0; /* what somebody has left there is written over */
+    return status;
+}
+
 void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     if (entry->slot.lease == CONVOY_LEASE_NONE) {

@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 #define BYTES 20000u
-#define MESSAGES 5u /* of one engine in one scene */
+#define MESSAGES 5u     /* of one engine in one scene */
+#define FAR_MESSAGES 8u /* the same without shared memory: ROOM too */
 #define TIMEOUT_NS 900000000ull
 
 static uint8_t data[BYTES];
@@ -92,6 +93,11 @@ static void run_all(const char *fate)
     for (uint32_t number = 1; number <= MESSAGES; number++) {
         scene(fate, number);
     }
+    engine_settings = "{\"net\": \"ucx\"}";
+    for (uint32_t number = 1; number <= FAR_MESSAGES; number++) {
+        scene(fate, number);
+    }
+    engine_settings = NULL;
 #endif
 }
 

@@ -210,6 +210,34 @@ static void test_transfer_sizes_around_every_threshold_arrive_whole(void **state
     two_close(&two);
 }
 
+/* The end and the release of one send take nothing from the next one: what is staged stays until its own release. */
+static void test_transfer_staged_buffer_is_sent_again_after_a_send_was_released(void **state)
+{
+    (void)state;
+    struct two two = two_open(4096);
+    const struct convoy_tensor_source tensor = engine_tensor(two.memory, &two.bytes);
+    const struct convoy_stage stage = engine_stage("again", &tensor, 1);
+    struct engine *sender = two.sender;
+    convoy_transfer staged = 0;
+    EXPECT_OK(sender->table->stage_start(sender->handle, &stage, &staged, &sender->error), &sender->error);
+    for (int i = 0; i < 2; i++) {
+        const struct convoy_send send = {.struct_size = sizeof send, .peer = two.peer, .staged = staged};
+        struct convoy_transfer_result result = {.struct_size = sizeof result};
+        convoy_transfer sent = 0;
+        EXPECT_OK(sender->table->send_start(sender->handle, NULL, &send, &sent, &sender->error), &sender->error);
+        convoy_transfer loaded = accept_one(&two, CONVOY_LOAD_VIEW);
+        engine_look(two.receiver, loaded);
+        EXPECT(engine_is_filled(two.receiver->views[0].data, two.bytes, 1));
+        release(two.receiver, loaded);
+        while (result.times_ns[CONVOY_TIME_RETURNED] == 0) { /* so that its release is all that is left of the send */
+            engine_wait(sender, sent, CONVOY_OK, &result);
+        }
+        release(sender, sent);
+    }
+    release(sender, staged);
+    two_close(&two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_transfer_load_goes_on_after_a_wait_that_gave_up),
         cmocka_unit_test(test_transfer_threads_that_wait_at_once_sleep_and_are_all_served),
         cmocka_unit_test(test_transfer_sizes_around_every_threshold_arrive_whole),
+        cmocka_unit_test(test_transfer_staged_buffer_is_sent_again_after_a_send_was_released),
     };
     engine_filter_tests();
     return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);

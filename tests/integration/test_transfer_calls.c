@@ -117,11 +117,11 @@ static void test_transfer_private_pool_is_read_by_nobody(void **state)
     struct two *two = two_open_with(&options);
     const struct convoy_tensor_source tensor = engine_tensor(two->memory, &two->bytes);
     const struct convoy_stage stage = engine_stage("private", &tensor, 1);
-    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer};
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer, .path = CONVOY_PATH_LEND};
     convoy_transfer sent = 0;
     EXPECT_STATUS(two->sender->table->send_start(two->sender->handle, &stage, &send, &sent, &two->sender->error),
                   CONVOY_UNSUPPORTED, &two->sender->error);
-    EXPECT_TEXT(two->sender->error.text, "private");
+    EXPECT_TEXT(two->sender->error.text, "LEND");
     two_close(two);
 }
 
@@ -438,36 +438,6 @@ static void test_transfer_one_staged_buffer_goes_to_several_readers(void **state
     two_close(two);
 }
 
-/* The end and the release of one send take nothing from the next one: what is staged stays until its own release. */
-static void test_transfer_staged_buffer_is_sent_again_after_a_send_was_released(void **state)
-{
-    (void)state;
-    struct two *two = two_open();
-    convoy_transfer staged = stage_one(two, "again");
-    const struct convoy_load load = {.struct_size = sizeof load};
-    for (int i = 0; i < 2; i++) {
-        const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer, .staged = staged};
-        convoy_transfer sent = 0;
-        convoy_transfer loaded = 0;
-        EXPECT_OK(two->sender->table->send_start(two->sender->handle, NULL, &send, &sent, &two->sender->error),
-                  &two->sender->error);
-        EXPECT_OK(two->receiver->table->accept(two->receiver->handle, &load, &loaded, &two->receiver->error),
-                  &two->receiver->error);
-        engine_look(two->receiver, loaded);
-        EXPECT(engine_is_filled(two->receiver->views[0].data, BYTES, 7));
-        engine_wait(two->sender, sent, CONVOY_OK, NULL);
-        release(two->receiver, loaded);
-        struct convoy_transfer_result result = {.struct_size = sizeof result};
-        while (result.times_ns[CONVOY_TIME_RETURNED] == 0) { /* so that its release is all that is left of the send */
-            engine_wait(two->sender, sent, CONVOY_OK, &result);
-        }
-        release(two->sender, sent);
-    }
-    release(two->sender, staged);
-    engine_await_empty(two->sender);
-    two_close(two);
-}
-
 /* Whoever disconnects gets back what the other had not loaded, and what it had once it is released. */
 static void test_transfer_disconnect_ends_what_is_open_and_memory_returns(void **state)
 {
@@ -523,7 +493,6 @@ int main(void)
         cmocka_unit_test(test_transfer_completions_come_once_in_order_with_a_descriptor_to_sleep_on),
         cmocka_unit_test(test_transfer_stage_waits_until_its_producer_is_ready),
         cmocka_unit_test(test_transfer_one_staged_buffer_goes_to_several_readers),
-        cmocka_unit_test(test_transfer_staged_buffer_is_sent_again_after_a_send_was_released),
         cmocka_unit_test(test_transfer_disconnect_ends_what_is_open_and_memory_returns),
     };
     engine_filter_tests();

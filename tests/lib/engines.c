@@ -18,6 +18,8 @@
 #define TEXT_BYTES (1u << 20)
 #define AWAIT_NS 10000000000ull
 
+const char *engine_settings;
+
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -39,7 +41,12 @@ struct engine *engine_create(const struct convoy_transfer_options *options)
 {
     const struct convoy_transfer_options small = {
         .struct_size = sizeof small, .pool_bytes = POOL_BYTES, .pool_block_bytes = 4096};
-    const struct convoy_context_config config = {.struct_size = sizeof config, .secret = "s", .secret_bytes = 1};
+    const struct convoy_context_config config = {.struct_size = sizeof config,
+                                                 .secret = "s",
+                                                 .secret_bytes = 1,
+                                                 .settings = engine_settings,
+                                                 .settings_length =
+                                                     engine_settings != NULL ? strlen(engine_settings) : 0};
     struct engine *engine = calloc(1, sizeof *engine);
     EXPECT(engine != NULL);
     plugin_load(&engine->plugin);

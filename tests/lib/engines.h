@@ -33,6 +33,9 @@ struct engine {
 /* Leaves only the tests whose name has CONVOY_TEST_ONLY in it, if that is set. Once, before they are run. */
 void engine_filter_tests(void);
 
+/* Settings of the contexts that are opened from now on: JSON, or NULL. */
+extern const char *engine_settings;
+
 /* options: NULL = a small pool. gives */
 struct engine *engine_create(const struct convoy_transfer_options *options);
 void engine_destroy(struct engine *engine);

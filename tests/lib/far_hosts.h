@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Engines of two ranks that share no memory: each on a host of its own (tests/lib/hosts.h), or, without the right to make
+ * such, in two processes of one host that are set to share none.
+ */
+#ifndef TESTS_LIB_FAR_HOSTS_H
+#define TESTS_LIB_FAR_HOSTS_H
+
+#include "tests/lib/engines.h"
+#include "tests/lib/ranks.h"
+
+/* What the ranks share. */
+struct far_shared {
+    char sessions[2][CONVOY_SESSION_BYTES];
+    char text[4096];
+    uint64_t numbers[8];
+};
+
+/* Set-up and tear-down of a group of tests. */
+int far_make_hosts(void **state);
+int far_remove_hosts(void **state);
+
+/* Starts both ranks and waits for them. */
+void far_run(void (*run)(const struct rank *rank, void *argument), void *argument);
+
+/* Opens this rank's engine on its host, tells its session and marks 1. pool_bytes 0: 256 MiB. prealloc_count: of 64 KiB. */
+struct engine *far_open(const struct rank *rank, uint64_t pool_bytes, uint32_t prealloc_count);
+/* Another engine of a rank that has one already. */
+struct engine *far_open_again(const struct rank *rank, uint64_t pool_bytes);
+
+/* Connects to the other rank, which must have marked 1, and sees that it is far. */
+convoy_peer far_connect(const struct rank *rank, struct engine *engine);
+
+convoy_transfer far_send(struct engine *engine, convoy_peer peer, const char *request, const uint8_t *data,
+                         const uint64_t *bytes, uint32_t flags);
+convoy_transfer far_accept(struct engine *engine, uint32_t mode);
+void far_release(struct engine *engine, convoy_transfer transfer);
+
+/* Waits until a transfer is in this state, or has ended. */
+void far_await_state(struct engine *engine, convoy_transfer transfer, uint32_t state);
+
+/* Both sides have nothing left, and only then close. */
+void far_finish(const struct rank *rank, struct engine *engine);
+
+#endif
