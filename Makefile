@@ -45,7 +45,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy copy lease pool ring xfer_descriptor xfer_state xfer_wire landing
+UNIT_TESTS += buddy copy lease pool ring xfer_descriptor xfer_peers xfer_state xfer_wire landing
 DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
 # Unit tests of bulk with both sides in one thread (tests/lib/fake_wire.c).
@@ -256,7 +256,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_rules
 FAULT_TESTS += open_allocation transfer_allocation transfer_relay
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
 
@@ -307,7 +307,7 @@ HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIE
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
 TEST_STEPS := all test-unit=600 test-integration test-cli test-abi abi-check headers test-conformance debug/test-fault=600 \
-              test-mutations=600 asan/test-fuzz-replay asan/test-sanitized=1200 tsan/test-sanitized=900 clang/all \
+              test-mutations=900 asan/test-fuzz-replay asan/test-sanitized=1200 tsan/test-sanitized=900 clang/all \
               aarch64/aarch64-objects
 # Looks at the log of all others, so it comes last.
 LAST_STEP := reports
@@ -431,7 +431,7 @@ test-fault: $(FAULT_BINARIES) ## members that are killed, stopped and cut off; n
 MUTATION_TESTS := $(sort $(shell awk '$$2 ~ "/" {print $$2}' tests/fault/mutations.txt))
 
 .PHONY: test-mutations mutations-run
-test-mutations: ## break the protocol in over 30 compiled-in ways; each must make a test fail
+test-mutations: ## break the protocols in over 70 compiled-in ways; each must make a test fail
 	$(MAKE) --no-print-directory VARIANT=mutation DEPS=no mutations-run
 
 mutations-run: $(addprefix $(TEST_BIN)/,$(MUTATION_TESTS))

@@ -84,8 +84,8 @@ for name in $(awk '!/^#/ && NF > 0 { print $1 }' "$table" | sort -u); do
         failed=$((failed + 1))
     fi
 done
-if [ "$count" -lt 20 ]; then
-    echo "only $count mutations; at least 20 are wanted"
+if [ "$count" -lt 60 ]; then
+    echo "only $count mutations; at least 60 are wanted: 20 of rounds, 20 of transfers, and those of what lies on them"
     failed=$((failed + 1))
 fi
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -81,7 +81,46 @@
     X(mask_ignored)                                                                                                    \
     X(fallback_zero)               /* a missing row is zeros */                                                        \
     X(mac_not_checked)                                                                                                 \
-    X(epoch_not_checked)           /* at the rendezvous */
+    X(epoch_not_checked)           /* at the rendezvous */                                                             \
+    X(block_not_merged)                                                                                                \
+    X(stale_handle_taken)                                                                                              \
+    X(generation_kept)             /* when an entry is used again */                                                   \
+    X(freed_while_read)                                                                                                \
+    X(deadline_frees_all)          /* what is read, too */                                                             \
+    X(dead_reader_kept)                                                                                                \
+    X(others_dropped)              /* a dead peer takes the references of others along */                              \
+    X(part_kept)                   /* of a reservation that does not fit */                                            \
+    X(exhausted_is_never)          /* as if it were larger than the pool */                                            \
+    X(prealloc_for_two)            /* a preallocated slot */                                                           \
+    X(prealloc_shrinks)            /* goes back with the size that was used */                                         \
+    X(reserved_part_kept)          /* the same at the engine */                                                        \
+    X(filled_slot_open)            /* for raw writes */                                                                \
+    X(reader_not_counted)          /* a release frees under it */                                                      \
+    X(swept_in_flight)             /* a staged lease expires under a send */                                           \
+    X(offer_taken_twice)                                                                                               \
+    X(request_ignored)                                                                                                 \
+    X(earlier_attempt_kept)        /* its offer stays beside that of the next */                                       \
+    X(cookie_ignored)              /* any answer is that to this order */                                              \
+    X(checksum_not_compared)                                                                                           \
+    X(attempt_ignored)                                                                                                 \
+    X(released_is_lent)            /* to who asks by a descriptor */                                                   \
+    X(incarnation_ignored)         /* whoever is at the port */                                                        \
+    X(token_not_compared)                                                                                              \
+    X(process_not_proven)          /* a pool is read at any process */                                                 \
+    X(taken_before_copied)                                                                                             \
+    X(back_not_said)                                                                                                   \
+    X(withdraw_ignored)                                                                                                \
+    X(abort_not_told)                                                                                                  \
+    X(any_target_taken)                                                                                                \
+    X(push_copied_twice)           /* said again, while it waits or runs */                                            \
+    X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
+    X(strides_ignored)                                                                                                 \
+    X(completion_told_again)                                                                                           \
+    X(number_before_entry)                                                                                             \
+    X(produced_believed)           /* instead of the entry's own number */                                             \
+    X(overlap_not_checked)                                                                                             \
+    X(end_not_checked)                                                                                                 \
+    X(last_holes_lost)             /* a list ends behind its last tensor */
 
 enum convoy_fault_fate { CONVOY_FATE_USUAL = 0, CONVOY_FATE_DROP, CONVOY_FATE_TWICE, CONVOY_FATE_LATE };
 

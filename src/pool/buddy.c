@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/buddy.h"
 
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <string.h>
@@ -262,7 +263,7 @@ enum convoy_buddy_status convoy_buddy_give(struct convoy_buddy *buddy, uint64_t 
     buddy->asked -= buddy->unit[at].asked;
     buddy->taken_units -= UINT64_C(1) << order;
     buddy->live_count--;
-    for (; order < buddy->top; order++) {
+    for (; order < buddy->top && !CONVOY_MUTATED(block_not_merged); order++) {
         uint32_t other = at ^ (UINT32_C(1) << order);
         if (other >= buddy->units || buddy->state[other] != (UNIT_FREE | order)) {
             break;

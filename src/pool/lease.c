@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/lease.h"
 
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <string.h>
@@ -95,7 +96,7 @@ static bool is_live(const struct convoy_leases *leases, convoy_lease lease)
 {
     uint32_t at = (uint32_t)lease - 1;
     return at < leases->lease_count && leases->entries[at].state != CONVOY_LEASE_FREE &&
-           leases->entries[at].generation == lease >> 32;
+           (leases->entries[at].generation == lease >> 32 || CONVOY_MUTATED(stale_handle_taken));
 }
 
 /* NULL, and counted: stale. */
@@ -122,7 +123,8 @@ static void entry_own(struct lease_entry *entry, const struct convoy_lease_owner
 
 static bool is_referred_to(const struct lease_entry *entry)
 {
-    return (entry->references[0] | entry->references[1] | entry->references[2]) != 0;
+    return (entry->references[0] | entry->references[1] | entry->references[2]) != 0 &&
+           !CONVOY_MUTATED(freed_while_read) && (entry->end != CONVOY_LEASE_END_EXPIRED || !CONVOY_MUTATED(deadline_frees_all));
 }
 
 /* FREED when that was the last that kept a retired lease; OK otherwise. */
@@ -157,7 +159,7 @@ enum convoy_lease_status convoy_lease_take(struct convoy_leases *leases, const s
     }
     struct lease_entry *entry = &leases->entries[at];
     leases->first_free = entry->next_free;
-    entry->generation++;
+    entry->generation += !CONVOY_MUTATED(generation_kept);
     entry->state = CONVOY_LEASE_TAKEN;
     entry->end = CONVOY_LEASE_END_NONE;
     entry->block = take->block;
@@ -311,13 +313,14 @@ enum convoy_lease_status convoy_lease_drop_peer(struct convoy_leases *leases, ui
 {
     while (*cursor < leases->reference_count) {
         const struct lease_reference *reference = &leases->references[(*cursor)++];
-        if (reference->count == 0 || reference->peer != peer) {
+        if (reference->count == 0 || (reference->peer != peer && !CONVOY_MUTATED(others_dropped)) ||
+            CONVOY_MUTATED(dead_reader_kept)) {
             continue;
         }
         struct lease_entry *entry = &leases->entries[reference->entry];
         *lease_out = handle_of(leases, reference->entry);
-        return end_reference(leases, find_reference(leases, entry, peer, (enum convoy_reference)reference->kind),
-                             reference->count, block_out);
+        uint32_t *link = find_reference(leases, entry, reference->peer, (enum convoy_reference)reference->kind);
+        return end_reference(leases, link, reference->count, block_out);
     }
     return CONVOY_LEASE_UNKNOWN;
 }

@@ -2,6 +2,7 @@
 #include "pool/pool.h"
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "net/shared_file.h"
 
@@ -172,7 +173,7 @@ static int32_t refuse_blocks(struct convoy_pool *pool, enum convoy_buddy_status 
     if (status == CONVOY_BUDDY_ZERO) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "%s: a piece of 0 bytes, allowed are 1 or more", what);
     }
-    if (status == CONVOY_BUDDY_TOO_LARGE) {
+    if (status == CONVOY_BUDDY_TOO_LARGE || CONVOY_MUTATED(exhausted_is_never)) {
         return convoy_error_set(error, CONVOY_LIMIT, "%s: %llu bytes, the pool has %llu in blocks of up to %llu", what,
                                 (unsigned long long)bytes, (unsigned long long)figures.capacity,
                                 (unsigned long long)(figures.capacity == 0 ? 0 : figures.block
@@ -304,7 +305,7 @@ static int32_t take_leases(struct convoy_pool *pool, const struct convoy_pool_re
     if (leased == CONVOY_LEASE_OK) {
         return CONVOY_OK;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = CONVOY_MUTATED(part_kept) ? done : 0; i < count; i++) {
         struct convoy_buddy_block block = {slots_out[i].offset, slots_out[i].bytes};
         if (i < done) {
             lease_free(pool, convoy_lease_retire(pool->leases, slots_out[i].lease, CONVOY_LEASE_END_ABORTED, &block), &block);

@@ -2,6 +2,7 @@
 #include "wire/manifest_json.h"
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/utf8.h"
 #include "wire/dtype.h"
 #include "wire/name.h"
@@ -294,7 +295,7 @@ static int32_t read_list(struct json_input *input, const char *name, size_t leng
                                 "list_lengths of %s is %s outside of 0 to %u", path, kind_of(given),
                                 CONVOY_MANIFEST_LENGTH_MAX);
     }
-    list->length = (uint32_t)number;
+    list->length = CONVOY_MUTATED(last_holes_lost) ? least : (uint32_t)number;
     return CONVOY_OK;
 }
 

@@ -2,6 +2,7 @@
 /* What the host does with any transfer: wait, look into it, release, abort, ask about a request. */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/utf8.h"
 #include "xfer/parts.h"
 
@@ -120,7 +121,7 @@ static void abort_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *en
     bool is_out = entry->kind == CONVOY_XFER_SEND && entry->is_lent;
     entry->users++; /* stays until this is done */
     convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_ABORTED, CONVOY_CANCELED, "%s", reason);
-    if (is_out && entry->state == CONVOY_TRANSFER_ABORTED) {
+    if (is_out && entry->state == CONVOY_TRANSFER_ABORTED && !CONVOY_MUTATED(abort_not_told)) {
         convoy_xfer_send_withdraw(engine, entry);
     }
     entry->users--;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of payloads, outside of the lock: by the copier, or by the host thread that waits for one anyway. */
 #include "core/copy.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/parts.h"
 
@@ -174,7 +175,8 @@ static int32_t copy_load(const struct convoy_xfer *engine, struct convoy_xfer_en
         }
         read = to;
     }
-    bool is_intact = !entry->is_checksummed || XXH3_64bits(read, entry->payload_bytes) == entry->checksum;
+    bool is_intact = !entry->is_checksummed || XXH3_64bits(read, entry->payload_bytes) == entry->checksum ||
+                     CONVOY_MUTATED(checksum_not_compared);
     return is_intact ? CONVOY_OK : CONVOY_MALFORMED;
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "net/frame.h"
 #include "net/handshake.h"
@@ -233,7 +234,7 @@ static int32_t judge(struct convoy_xfer *engine, const struct convoy_introductio
 {
     struct convoy_local_socket_target target;
     *flags_out = 0;
-    if (theirs->asked != 0 && theirs->asked != engine->incarnation) {
+    if (theirs->asked != 0 && theirs->asked != engine->incarnation && !CONVOY_MUTATED(incarnation_ignored)) {
         return convoy_error_set(error, CONVOY_STALE_EPOCH,
                                 "incarnation %016llx is asked for, here is %016llx by now: another life of that engine",
                                 (unsigned long long)theirs->asked, (unsigned long long)engine->incarnation);

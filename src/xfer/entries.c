@@ -2,6 +2,7 @@
 /* The table of transfers: handles, states, ends, and when an entry is free again. */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/parts.h"
 
@@ -193,7 +194,9 @@ bool convoy_xfer_completion(struct convoy_xfer *engine, struct convoy_completion
         const struct convoy_xfer_entry *entry = &engine->entries[engine->ended_first];
         *completion_out = (struct convoy_completion){
             .transfer = convoy_xfer_entry_handle(entry), .status = entry->status, .state = entry->state};
-        drop_ended(engine, entry);
+        if (!CONVOY_MUTATED(completion_told_again)) {
+            drop_ended(engine, entry);
+        }
     }
     if (engine->ended_first == CONVOY_XFER_NOBODY && engine->is_notified) {
         engine->is_notified = false;

@@ -2,6 +2,7 @@
 /* The receiver's side: offers that wait, requests that wait for one, loads by descriptor or from an own slot. */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/far.h"
 
@@ -35,7 +36,7 @@ static void refuse_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *pe
 
 void convoy_xfer_load_give_back(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (!entry->is_lent) {
+    if (!entry->is_lent || CONVOY_MUTATED(back_not_said)) {
         return;
     }
     entry->is_lent = false;
@@ -231,7 +232,8 @@ static void go_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
                   : entry->view->pool == NULL   ? CONVOY_PATH_PROCESS_VM
                                                 : CONVOY_PATH_PULL;
     bool is_there = !entry->is_early && !entry->is_checksummed;
-    if ((entry->mode == CONVOY_LOAD_VIEW && is_there) || entry->payload_bytes == 0) {
+    if ((entry->mode == CONVOY_LOAD_VIEW && is_there) || entry->payload_bytes == 0 ||
+        CONVOY_MUTATED(taken_before_copied)) {
         convoy_xfer_load_finish(engine, entry);
         return;
     }
@@ -280,7 +282,7 @@ bool convoy_xfer_load_wants(const struct convoy_xfer_entry *entry, uint32_t peer
 {
     return entry->kind == CONVOY_XFER_LOAD && entry->is_accepting &&
            (entry->wanted_peer == CONVOY_XFER_NOBODY || entry->wanted_peer == peer) &&
-           (entry->request_length == 0 || entry->digest == offer->digest);
+           (entry->request_length == 0 || entry->digest == offer->digest || CONVOY_MUTATED(request_ignored));
 }
 
 static struct convoy_xfer_entry *find_acceptor(struct convoy_xfer *engine, uint32_t peer, const struct convoy_offer *offer)
@@ -342,7 +344,7 @@ static bool is_outdated(struct convoy_xfer *engine, uint32_t peer, const struct 
         if (other.attempt > offer->attempt) {
             return true;
         }
-        if (other.attempt < offer->attempt) {
+        if (other.attempt < offer->attempt && !CONVOY_MUTATED(earlier_attempt_kept)) {
             convoy_xfer_waiting_remove(engine, i);
             refuse_offer(engine, &engine->peers[peer], &other, CONVOY_STALE_EPOCH, 0);
         }
@@ -355,7 +357,8 @@ void convoy_xfer_on_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *p
     uint32_t index = (uint32_t)(peer - engine->peers);
     int32_t known = CONVOY_OK;
     CONVOY_XFER_NOTE(engine, offers);
-    switch (convoy_window_see(&peer->window, offer->sequence, &known)) {
+    switch (CONVOY_MUTATED(offer_taken_twice) ? CONVOY_WINDOW_NEW
+                                              : convoy_window_see(&peer->window, offer->sequence, &known)) {
     case CONVOY_WINDOW_NEW:
         break;
     case CONVOY_WINDOW_ENDED:
@@ -391,6 +394,9 @@ void convoy_xfer_on_withdraw(struct convoy_xfer *engine, struct convoy_xfer_peer
                              const struct convoy_reply *reply)
 {
     uint32_t index = (uint32_t)(peer - engine->peers);
+    if (CONVOY_MUTATED(withdraw_ignored)) {
+        return;
+    }
     for (uint32_t i = 0; i < engine->waiting_count; i++) {
         if (engine->waiting[i].peer == index && engine->waiting[i].offer.serial == reply->serial) {
             const struct convoy_offer offer = engine->waiting[i].offer;

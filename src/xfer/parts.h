@@ -307,7 +307,7 @@ struct convoy_xfer {
     uint32_t waiting_count;
     struct convoy_xfer_order *orders;
     uint64_t order_count;
-    struct convoy_xfer_copy *copies; /* oldest first */
+    struct convoy_xfer_copy *copies; /* oldest first, which is the one that runs */
     struct convoy_xfer_prealloc *preallocs; /* [options.prealloc_count] */
 
     struct convoy_xfer_peer *peers; /* [options.peer_max] */

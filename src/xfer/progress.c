@@ -5,6 +5,7 @@
  */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "net/liveness.h"
 #include "xfer/far.h"
 
@@ -108,7 +109,8 @@ static void timed_out(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
 {
     bool is_lease = entry->state == CONVOY_TRANSFER_STAGED || entry->kind == CONVOY_XFER_SLOT;
     bool is_out = entry->kind == CONVOY_XFER_SEND && entry->is_lent;
-    if (entry->state == CONVOY_TRANSFER_STAGED && entry->users != 0) { /* in flight: what is sent is not swept */
+    bool is_in_flight = entry->users != 0 && !CONVOY_MUTATED(swept_in_flight);
+    if (entry->state == CONVOY_TRANSFER_STAGED && is_in_flight) { /* what is sent is not swept */
         entry->deadline_ns = convoy_deadline_after(now_ns, entry->lease_ns);
         return;
     }

@@ -5,6 +5,7 @@
  */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/far.h"
 
@@ -131,12 +132,27 @@ static int32_t resolve(struct convoy_xfer *engine, const struct convoy_xfer_peer
     if (!is_slot) {
         *slot_out = (struct convoy_slot){.lease = CONVOY_LEASE_NONE};
     }
-    return is_slot != is_range ? CONVOY_OK : CONVOY_NOT_FOUND;
+    return is_slot != is_range || CONVOY_MUTATED(any_target_taken) ? CONVOY_OK : CONVOY_NOT_FOUND;
+}
+
+/* Said again while the first one waits or runs: that one answers. */
+static bool is_ordered(const struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, uint64_t cookie)
+{
+    for (const struct convoy_xfer_copy *copy = engine->copies; copy != NULL; copy = copy->next) {
+        if (copy->order.cookie == cookie && &engine->peers[copy->peer] == peer && copy->generation == peer->generation) {
+            return !CONVOY_MUTATED(push_copied_twice);
+        }
+    }
+    return false;
 }
 
 void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw)
 {
     struct convoy_slot slot;
+    if (is_ordered(engine, peer, raw->cookie)) {
+        CONVOY_XFER_NOTE(engine, offers_repeated);
+        return;
+    }
     int32_t status = resolve(engine, peer, raw, &slot);
     if (peer->lane->is_far) {
         convoy_far_on_raw(engine, peer, raw, status, &slot);
@@ -167,16 +183,16 @@ void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     (void)pthread_cond_signal(&engine->work);
 }
 
-/* One of them, outside of the lock. [copier] */
+/* The oldest of them, outside of the lock; it stays in the list until it is done. [copier] */
 void convoy_xfer_copy_run(struct convoy_xfer *engine)
 {
     struct convoy_xfer_copy *copy = engine->copies;
-    engine->copies = copy->next;
     engine->copying_count++;
     convoy_xfer_unlock(engine);
     bool is_whole = convoy_view_read(copy->view, copy->order.offset, (void *)(uintptr_t)copy->order.target,
                                      copy->order.bytes, engine->stream_from);
     convoy_xfer_lock(engine);
+    engine->copies = copy->next;
     engine->copying_count--;
     engine->counters[CONVOY_XFER_COUNT_copied_bytes] += copy->order.bytes;
     if (copy->slot.lease != CONVOY_LEASE_NONE) {
@@ -251,7 +267,8 @@ void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer
                              const struct convoy_reply *reply)
 {
     for (struct convoy_xfer_order *order = engine->orders; order != NULL; order = order->next) {
-        if (order->cookie == reply->cookie && order->peer == (uint32_t)(peer - engine->peers)) {
+        bool is_answer = order->cookie == reply->cookie || CONVOY_MUTATED(cookie_ignored);
+        if (is_answer && order->peer == (uint32_t)(peer - engine->peers)) {
             order->reply = *reply;
             order->is_done = true;
             convoy_xfer_wake(engine);
@@ -281,6 +298,21 @@ static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, const stru
     return status;
 }
 
+/* The peer may read in the lease's block until it has answered; one that has not in time, until it is proven dead. */
+static int32_t order_read(struct convoy_xfer *engine, uint32_t peer, convoy_lease lease,
+                          const struct convoy_raw_order *raw, uint64_t timeout_ns, struct convoy_error *error)
+{
+    int32_t status = convoy_pool_refer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = order_piece(engine, peer, raw, NULL, timeout_ns, error);
+    if (status != CONVOY_TIMED_OUT || CONVOY_MUTATED(unanswered_is_freed)) {
+        (void)convoy_pool_unrefer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, NULL);
+    }
+    return status;
+}
+
 /* Registered memory goes through a block of the own pool, which the peer can read. */
 static int32_t bounce(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_piece *piece,
                       uint64_t timeout_ns, struct convoy_error *error)
@@ -297,10 +329,7 @@ static int32_t bounce(struct convoy_xfer *engine, uint32_t peer, const struct co
         uint64_t bytes = piece->bytes - done < room ? piece->bytes - done : room;
         memcpy(slot.address, (const uint8_t *)piece->source + done, bytes);
         const struct convoy_raw_order raw = {.offset = slot.offset, .target = piece->target + done, .bytes = bytes};
-        status = order_piece(engine, peer, &raw, NULL, timeout_ns, error);
-    }
-    if (status == CONVOY_TIMED_OUT) { /* the peer may still read: held until it is proven dead */
-        (void)convoy_pool_refer(engine->pool, slot.lease, peer, CONVOY_REFERENCE_READ, NULL);
+        status = order_read(engine, peer, slot.lease, &raw, timeout_ns, error);
     }
     (void)convoy_pool_retire(engine->pool, slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
     return status;
@@ -319,7 +348,8 @@ static int32_t send_piece(struct convoy_xfer *engine, uint32_t peer, const struc
     if (convoy_pool_find(engine->pool, piece->source, piece->bytes, &slot, NULL) == CONVOY_OK) {
         uint64_t offset = (uint64_t)((const uint8_t *)piece->source - (const uint8_t *)convoy_pool_memory(engine->pool));
         const struct convoy_raw_order raw = {.offset = offset, .target = piece->target, .bytes = piece->bytes};
-        return order_piece(engine, peer, &raw, is_far ? piece->source : NULL, timeout_ns, error);
+        return is_far ? order_piece(engine, peer, &raw, piece->source, timeout_ns, error)
+                      : order_read(engine, peer, slot.lease, &raw, timeout_ns, error);
     }
     if (is_range) {
         return bounce(engine, peer, piece, timeout_ns, error);

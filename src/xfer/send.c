@@ -2,6 +2,7 @@
 /* The sender's side of a transfer: offers, what comes of them, and what others ask for by a descriptor. */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "xfer/parts.h"
 
 #include <string.h>
@@ -59,7 +60,8 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
     uint64_t now = convoy_now_ns();
     /* A reader may come to a lease that is filled; before that, only who may touch it while it is. */
     entry->reference = stage->is_deferred ? CONVOY_REFERENCE_WRITE : CONVOY_REFERENCE_READ;
-    if (convoy_pool_refer(engine->pool, stage->slot.lease, entry->peer, entry->reference, &entry->error) != CONVOY_OK) {
+    if (!CONVOY_MUTATED(reader_not_counted) &&
+        convoy_pool_refer(engine->pool, stage->slot.lease, entry->peer, entry->reference, &entry->error) != CONVOY_OK) {
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, entry->error.status, "no more readers: %s",
                                entry->error.text);
         return;
@@ -307,13 +309,13 @@ static struct convoy_xfer_entry *find_asked(struct convoy_xfer *engine, const st
 /* The four ways in which a descriptor is no good, each a status of its own, and the attempt. */
 static int32_t judge_ask(const struct convoy_xfer_entry *stage, const struct convoy_ask *ask)
 {
-    if (stage->digest != ask->digest || stage->is_released) {
+    if ((stage->digest != ask->digest || stage->is_released) && !CONVOY_MUTATED(released_is_lent)) {
         return CONVOY_CLOSED;
     }
     if (stage->state == CONVOY_TRANSFER_FAILED || stage->state == CONVOY_TRANSFER_ABORTED) {
         return stage->status;
     }
-    if (stage->attempt != ask->attempt) {
+    if (stage->attempt != ask->attempt && !CONVOY_MUTATED(attempt_ignored)) {
         return CONVOY_STALE_EPOCH;
     }
     return ask->offset != stage->slot.offset || ask->bytes != stage->payload_bytes ? CONVOY_INVALID_ARGUMENT

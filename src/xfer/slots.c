@@ -2,6 +2,7 @@
 /* Receive slots: reserved for a request, all or none, from the pool or from those that were made at open. */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "core/utf8.h"
 #include "xfer/parts.h"
@@ -60,7 +61,7 @@ static int32_t slot_memory(struct convoy_xfer *engine, struct convoy_xfer_entry 
     if (kept != NULL) {
         int32_t status = convoy_pool_adopt(engine->pool, kept->slot.lease, &owner, CONVOY_LEASE_NEVER, error);
         if (status == CONVOY_OK) {
-            kept->is_taken = true;
+            kept->is_taken = !CONVOY_MUTATED(prealloc_for_two);
             entry->slot = kept->slot;
             entry->slot_id = (uint32_t)(kept - engine->preallocs) + 1;
             entry->filled_bytes = kept->filled_bytes;
@@ -105,6 +106,9 @@ void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_en
     }
     if (entry->slot_id != 0) {
         engine->preallocs[entry->slot_id - 1].is_taken = false;
+        if (CONVOY_MUTATED(prealloc_shrinks)) {
+            engine->preallocs[entry->slot_id - 1].slot.bytes = entry->payload_bytes;
+        }
     } else {
         (void)convoy_pool_retire(engine->pool, entry->slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
     }
@@ -134,7 +138,8 @@ bool convoy_xfer_slot_is_open(const struct convoy_xfer *engine, convoy_lease lea
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
         const struct convoy_xfer_entry *entry = &engine->entries[at];
         if (entry->kind == CONVOY_XFER_SLOT && entry->slot.lease == lease) {
-            return entry->state == CONVOY_TRANSFER_RESERVED || entry->state == CONVOY_TRANSFER_FILLING;
+            return entry->state == CONVOY_TRANSFER_RESERVED || entry->state == CONVOY_TRANSFER_FILLING ||
+                   CONVOY_MUTATED(filled_slot_open);
         }
     }
     for (uint32_t i = 0; i < engine->options.prealloc_count; i++) {
@@ -229,7 +234,7 @@ int32_t convoy_xfer_reserve(struct convoy_xfer *engine, const struct convoy_rese
         done += status == CONVOY_OK;
     }
     if (status != CONVOY_OK) {
-        give_up(engine, slots_out, done);
+        give_up(engine, slots_out, CONVOY_MUTATED(reserved_part_kept) ? 0 : done);
         done = 0;
         convoy_pool_figures(engine->pool, &figures);
         reservation_out->free_bytes = figures.blocks.free;

@@ -2,6 +2,7 @@
 /* A peer's pool and notes, mapped to read; a pool that cannot be mapped is read out of its process where that is allowed. */
 #include "core/copy.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "net/shared_file.h"
 #include "xfer/parts.h"
@@ -61,7 +62,7 @@ bool convoy_view_try_process(struct convoy_view *view, const struct convoy_intro
     view->pid = pid;
     view->pid_fd = fcntl(pid_fd, F_DUPFD_CLOEXEC, 0);
     if (pid > 0 && view->pid_fd >= 0 && read_process(view, introduction->token_address, token, sizeof token) &&
-        sodium_memcmp(token, introduction->token, sizeof token) == 0) {
+        (sodium_memcmp(token, introduction->token, sizeof token) == 0 || CONVOY_MUTATED(process_not_proven))) {
         view->address = introduction->pool_address;
         view->pool_bytes = introduction->pool_bytes;
     }
@@ -79,7 +80,7 @@ bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to,
 
 bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES])
 {
-    return sodium_memcmp(view->notes, token, CONVOY_INTRODUCE_TOKEN_BYTES) == 0;
+    return sodium_memcmp(view->notes, token, CONVOY_INTRODUCE_TOKEN_BYTES) == 0 || CONVOY_MUTATED(token_not_compared);
 }
 
 void convoy_view_put(struct convoy_view *view)

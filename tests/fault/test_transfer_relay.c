@@ -120,12 +120,93 @@ static void test_transfer_relay_any_message_may_be_overtaken(void **state)
     run_all("late");
 }
 
+/* Registered memory goes out through a block of the own pool. A peer that has not answered may still read there, so that the
+ * block is nobody's, whatever the order came to. */
+static void test_transfer_relay_block_of_an_unanswered_order_is_held(void **state)
+{
+    (void)state;
+#ifndef CONVOY_FAULTS
+    print_message("faults are compiled into VARIANT=debug only\n");
+    skip();
+#else
+    static uint8_t destination[BYTES];
+    engine_fill(data, BYTES, 5);
+    EXPECT(setenv("CONVOY_TEST_MESSAGE", "drop:1", 1) == 0);
+    struct engine *sender = engine_create(NULL);
+    struct engine *receiver = engine_create(NULL);
+    const struct convoy_raw_piece piece = {
+        .source = data, .target = (uint64_t)(uintptr_t)destination, .bytes = BYTES};
+    const struct convoy_raw raw = {.struct_size = sizeof raw,
+                                   .peer = engine_connect(sender, receiver->info.session),
+                                   .pieces = &piece,
+                                   .piece_stride = sizeof piece,
+                                   .piece_count = 1};
+    EXPECT_OK(sender->table->memory_register(sender->handle, data, BYTES, &sender->error), &sender->error);
+    EXPECT_OK(receiver->table->memory_register(receiver->handle, destination, BYTES, &receiver->error), &receiver->error);
+    EXPECT_STATUS(sender->table->transfer_sync(sender->handle, &raw, TIMEOUT_NS / 10, &sender->error), CONVOY_TIMED_OUT,
+                  &sender->error);
+    EXPECT(unsetenv("CONVOY_TEST_MESSAGE") == 0);
+    EXPECT(engine_figures(sender).quarantined >= BYTES);
+    EXPECT_OK(sender->table->transfer_sync(sender->handle, &raw, 0, &sender->error), &sender->error); /* in another one */
+    EXPECT_EQUAL(engine_figures(sender).quarantined_count, 1);
+    EXPECT_BYTES(destination, data, BYTES);
+    engine_destroy(receiver);
+    engine_destroy(sender);
+#endif
+}
+
+/* Bytes are written once, and not into what the slot becomes next: said again while its copy waits or runs, a push is counted
+ * and no more; said again later, it is refused. The payload is large, so that it is nearly always the first of the two. */
+static void test_transfer_relay_push_that_is_said_again_is_copied_once(void **state)
+{
+    (void)state;
+#ifndef CONVOY_FAULTS
+    print_message("faults are compiled into VARIANT=debug only\n");
+    skip();
+#else
+    const uint64_t bytes = 8u << 20;
+    uint8_t *memory = calloc(1, bytes);
+    EXPECT(memory != NULL);
+    EXPECT(setenv("CONVOY_TEST_MESSAGE", "twice:1", 1) == 0);
+    struct engine *sender = engine_create(NULL);
+    struct engine *receiver = engine_create(NULL);
+    const struct convoy_tensor_source tensor = engine_tensor(memory, &bytes);
+    const struct convoy_stage stage = engine_stage("push", &tensor, 1);
+    const struct convoy_reserve reserve = {
+        .struct_size = sizeof reserve, .request = "push", .request_length = 4, .bytes = &bytes, .count = 1};
+    struct convoy_reserved_slot slot;
+    struct convoy_reservation reservation = {
+        .struct_size = sizeof reservation, .slots = &slot, .slot_stride = sizeof slot, .slot_capacity = 1};
+    EXPECT_OK(receiver->table->reserve(receiver->handle, &reserve, &reservation, &receiver->error), &receiver->error);
+    const struct convoy_send send = {.struct_size = sizeof send,
+                                     .peer = engine_connect(sender, receiver->info.session),
+                                     .address = (uint64_t)(uintptr_t)slot.address};
+    convoy_transfer sent = 0;
+    EXPECT_OK(sender->table->send_start(sender->handle, &stage, &send, &sent, &sender->error), &sender->error);
+    engine_wait(sender, sent, CONVOY_OK, NULL);
+    engine_wait(receiver, slot.transfer, CONVOY_OK, NULL);
+    release(sender, sent);
+    release(receiver, slot.transfer);
+    engine_await_empty(receiver); /* no copy holds it any more */
+    engine_await_empty(sender);
+    EXPECT_EQUAL(engine_counter(receiver, "offers_repeated") + engine_counter(receiver, "raw_refused"), 1);
+    EXPECT_EQUAL(engine_counter(receiver, "copied_bytes"), bytes);
+    EXPECT(unsetenv("CONVOY_TEST_MESSAGE") == 0);
+    engine_destroy(sender);
+    engine_destroy(receiver);
+    free(memory);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_relay_any_message_may_be_lost),
         cmocka_unit_test(test_transfer_relay_any_message_may_come_twice),
         cmocka_unit_test(test_transfer_relay_any_message_may_be_overtaken),
+        cmocka_unit_test(test_transfer_relay_block_of_an_unanswered_order_is_held),
+        cmocka_unit_test(test_transfer_relay_push_that_is_said_again_is_copied_once),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_relay", tests, NULL, NULL);
 }

@@ -250,5 +250,6 @@ int main(void)
         cmocka_unit_test(test_transfer_sizes_around_every_threshold_arrive_whole),
         cmocka_unit_test(test_transfer_staged_buffer_is_sent_again_after_a_send_was_released),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
 }

@@ -495,5 +495,6 @@ int main(void)
         cmocka_unit_test(test_transfer_one_staged_buffer_goes_to_several_readers),
         cmocka_unit_test(test_transfer_disconnect_ends_what_is_open_and_memory_returns),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_calls", tests, NULL, NULL);
 }

@@ -469,5 +469,6 @@ int main(void)
         cmocka_unit_test(test_peers_in_a_crowd_are_served_or_refused_but_never_hang),
         cmocka_unit_test(test_peers_that_come_back_at_their_port_are_connected_again_at_once),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_peers", tests, NULL, NULL);
 }

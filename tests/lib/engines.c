@@ -5,9 +5,14 @@
 
 #include <jansson.h>
 #include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <cmocka.h>
 
 #define POOL_BYTES (64u << 20)
 #define TEXT_BYTES (1u << 20)
@@ -20,6 +25,16 @@ static uint64_t now_ns(void)
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void engine_filter_tests(void)
+{
+    static char pattern[256]; /* cmocka keeps the pointer */
+    const char *only = getenv("CONVOY_TEST_ONLY");
+    if (only != NULL) {
+        (void)snprintf(pattern, sizeof pattern, "*%s*", only);
+        cmocka_set_test_filter(pattern);
+    }
 }
 
 struct engine *engine_create(const struct convoy_transfer_options *options)

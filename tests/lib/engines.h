@@ -30,6 +30,9 @@ struct engine {
     struct convoy_payload payload;
 };
 
+/* Leaves only the tests whose name has CONVOY_TEST_ONLY in it, if that is set. Once, before they are run. */
+void engine_filter_tests(void);
+
 /* Settings of the contexts that are opened from now on: JSON, or NULL. */
 extern const char *engine_settings;
 

@@ -158,6 +158,21 @@ static void test_ring_a_peer_that_writes_nonsense_is_malformed_for_good(void **s
     }
 }
 
+/* However many were put, as the peer counts: an entry is there when its own number says so. */
+static void test_ring_reader_believes_no_count_without_an_entry(void **state)
+{
+    (void)state;
+    struct pair pair = pair_of();
+    struct convoy_ring_entry entry;
+    ((uint32_t *)pair.memory)[0] = 5; /* produced */
+    assert_int_equal(convoy_ring_take(&pair.sides[1], &entry), CONVOY_RING_EMPTY);
+    assert_true(convoy_ring_doze(&pair.sides[1]));
+    convoy_ring_awake(&pair.sides[1]);
+    put(&pair.sides[0], 1);
+    take(&pair.sides[1], 1);
+    convoy_memory_free(pair.memory);
+}
+
 /* Any bytes at all: answers, and stays inside the memory (which the sanitizer watches). */
 static void test_ring_of_random_bytes(void **state)
 {
@@ -272,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_ring_is_full_after_so_many_and_has_room_again),
         cmocka_unit_test(test_ring_counts_over_the_end_of_its_counter),
         cmocka_unit_test(test_ring_a_peer_that_writes_nonsense_is_malformed_for_good),
+        cmocka_unit_test(test_ring_reader_believes_no_count_without_an_entry),
         cmocka_unit_test(test_ring_of_random_bytes),
         cmocka_unit_test(test_ring_tells_whom_to_wake),
         cmocka_unit_test(test_ring_stream_between_threads_misses_no_wake),
