@@ -5,6 +5,8 @@
 
 #include "tests/integration/two_engines.h"
 
+#include <poll.h>
+
 #define CALL(engine, name, ...) ((engine)->table->name((engine)->handle, __VA_ARGS__, &(engine)->error))
 #define CALL_OK(engine, name, ...) EXPECT_OK(CALL(engine, name, __VA_ARGS__), &(engine)->error)
 #define CALL_STATUS(engine, wanted, name, ...) EXPECT_STATUS(CALL(engine, name, __VA_ARGS__), wanted, &(engine)->error)
@@ -99,12 +101,16 @@ static inline const uint8_t *staged_address(struct engine *engine, convoy_transf
     return engine->views[0].data;
 }
 
-/* What must be the same before and after: leases, references, transfers. */
-static inline void expect_idle(struct engine *engine, uint64_t taken)
+/* Waits until all is as it was before: leases, references, transfers. */
+static inline void await_idle(struct engine *engine, uint64_t taken)
 {
+    struct convoy_engine_info info = {.struct_size = sizeof info, .transfer_count = 1};
     struct convoy_engine_figures figures = engine_figures(engine);
-    struct convoy_engine_info info = {.struct_size = sizeof info};
-    CALL_OK(engine, engine_info, &info);
+    for (uint32_t i = 0; i < 10000 && (figures.taken != taken || info.transfer_count != 0); i++) {
+        (void)poll(NULL, 0, i == 0 ? 0 : 1);
+        figures = engine_figures(engine);
+        CALL_OK(engine, engine_info, &info);
+    }
     EXPECT_EQUAL(figures.taken, taken);
     EXPECT_EQUAL(figures.quarantined_count, 0);
     EXPECT_EQUAL(figures.reader_count, 0);

@@ -141,7 +141,7 @@ static void test_reports_slots_filled_by_half_time_out_and_never_run_out(void **
         EXPECT_EQUAL(result.state, CONVOY_TRANSFER_FAILED);
         release(two->receiver, slot.transfer);
     }
-    expect_idle(two->receiver, 8 * 65536);
+    await_idle(two->receiver, 8 * 65536);
     engine_destroy(sender);
     engine_destroy(two->sender);
     engine_destroy(two->receiver);
