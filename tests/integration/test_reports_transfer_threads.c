@@ -108,7 +108,7 @@ static void test_reports_threads_that_connect_send_and_leave_at_once_are_kept_ap
 static void test_reports_what_shows_as_complete_is_released_at_once(void **state)
 {
     (void)state;
-    const struct convoy_transfer_options options = {.struct_size = sizeof options, .pool_bytes = 4u << 20, .pool_block_bytes = 4096};
+    const struct convoy_transfer_options options = pool_of(4u << 20);
     struct two *two = two_open_with(&options);
     uint32_t rounds = test_scaled(3000, 1000000);
     struct convoy_peer_info info = {.struct_size = sizeof info};
