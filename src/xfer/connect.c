@@ -240,7 +240,8 @@ int32_t convoy_xfer_connect(struct convoy_xfer *engine, const char *session, siz
         if (status == CONVOY_OK) {
             return CONVOY_OK;
         }
-        if (is_again && convoy_now_ns() < dialing.wait.deadline_ns) {
+        /* Cut off in the middle: it may have begun to connect here meanwhile. If it is dead, the next try says so. */
+        if ((is_again || status == CONVOY_PEER_LOST) && convoy_now_ns() < dialing.wait.deadline_ns) {
             status = CONVOY_OK;
             (void)poll(NULL, 0, AGAIN_MS); /* the other's own connection is on its way */
         }
