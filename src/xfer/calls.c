@@ -131,7 +131,8 @@ static void release_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *
 {
     bool is_ended = convoy_xfer_state_is_end(entry->state);
     entry->is_released = true;
-    if (!is_ended && entry->kind != CONVOY_XFER_SEND && entry->users == 0) {
+    bool is_used = entry->users != 0 && entry->kind != CONVOY_XFER_SLOT; /* of a slot they are copies, which end by themselves */
+    if (!is_ended && entry->kind != CONVOY_XFER_SEND && !is_used) {
         abort_entry(engine, entry, "released before its end");
     }
     if (entry->kind == CONVOY_XFER_STAGE && entry->state == CONVOY_TRANSFER_STAGED) {

@@ -232,19 +232,22 @@ static bool take_known(struct convoy_xfer *engine, const struct convoy_session *
     return peer != NULL;
 }
 
-/* Tells the door which crossing connection goes first. place_out: CONVOY_XFER_DIALS = none was free. */
-static void note_dial(struct convoy_xfer *engine, uint64_t incarnation, uint32_t *place_out)
+/* Tells the door which crossing connection goes first. place_out: CONVOY_XFER_DIALS = none was free. false: another thread
+ * of this engine dials there already, and one connection is to come of it. */
+static bool note_dial(struct convoy_xfer *engine, uint64_t incarnation, uint32_t *place_out)
 {
+    bool is_first = true;
+    *place_out = CONVOY_XFER_DIALS;
     convoy_xfer_lock(engine);
-    uint32_t i = 0;
-    while (i < CONVOY_XFER_DIALS && engine->dials[i] != 0) {
-        i++;
+    for (uint32_t i = CONVOY_XFER_DIALS; i-- > 0;) {
+        *place_out = engine->dials[i] == 0 ? i : *place_out;
+        is_first = is_first && (incarnation == 0 || engine->dials[i] != incarnation);
     }
-    if (i < CONVOY_XFER_DIALS) {
-        engine->dials[i] = incarnation;
+    if (is_first && *place_out < CONVOY_XFER_DIALS) {
+        engine->dials[*place_out] = incarnation;
     }
     convoy_xfer_unlock(engine);
-    *place_out = i;
+    return is_first;
 }
 
 static void forget_dial(struct convoy_xfer *engine, uint32_t place)
@@ -275,13 +278,18 @@ int32_t convoy_xfer_connect(struct convoy_xfer *engine, const char *session, siz
     while (status == CONVOY_OK && !take_known(engine, &dialing.session, peer_out)) {
         bool is_again = false;
         uint32_t place;
-        note_dial(engine, dialing.session.incarnation, &place);
-        status = dial_once(&dialing, &is_again, peer_out, error);
-        forget_dial(engine, place);
+        if (note_dial(engine, dialing.session.incarnation, &place)) {
+            status = dial_once(&dialing, &is_again, peer_out, error);
+            forget_dial(engine, place);
+        } else {
+            is_again = true;
+            status = convoy_error_set(error, CONVOY_TIMED_OUT, "another thread connects to it and has not come to an end");
+        }
         if (status == CONVOY_OK) {
             return CONVOY_OK;
         }
-        if (is_again && convoy_now_ns() < dialing.wait.deadline_ns) {
+        /* Cut off in the middle: it may have begun to connect here meanwhile. If it is dead, the next try says so. */
+        if ((is_again || status == CONVOY_PEER_LOST) && convoy_now_ns() < dialing.wait.deadline_ns) {
             status = CONVOY_OK;
             (void)poll(NULL, 0, AGAIN_MS); /* the other's own connection is on its way */
         }

@@ -119,7 +119,10 @@ static int32_t load_options(const struct convoy_runtime *runtime, const struct c
 static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error)
 {
     const struct convoy_xfer_options *options = &engine->options;
-    uint64_t notes = (uint64_t)options->transfer_max * NOTE_BYTES_EACH;
+    uint64_t notes = NOTE_BYTES_MIN;
+    while (notes < (uint64_t)options->transfer_max * NOTE_BYTES_EACH) { /* a power of two: its first block is at offset 0 */
+        notes *= 2;
+    }
     const struct convoy_pool_options pool = {
         .kind = options->pool_kind == CONVOY_MEMORY_SHARED ? CONVOY_POOL_SHARED : CONVOY_POOL_HOST,
         .memory = options->pool_memory,
@@ -130,7 +133,7 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
     };
     const struct convoy_pool_options note = {
         .kind = CONVOY_POOL_SHARED,
-        .bytes = notes > NOTE_BYTES_MIN ? notes : NOTE_BYTES_MIN,
+        .bytes = notes,
         .block_bytes = NOTE_BLOCK,
         .lease_max = options->transfer_max + 1,
         .reference_max = 1,

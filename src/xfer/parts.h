@@ -215,6 +215,7 @@ struct convoy_xfer_copy {
     struct convoy_xfer_copy *next;
     struct convoy_raw_order order;
     struct convoy_slot slot; /* where it goes; lease NONE = registered memory */
+    struct convoy_xfer_entry *owner; /* of the slot, until the copy has stopped; NULL = none yet */
     struct convoy_view *view;
     uint32_t peer;
     uint32_t generation;
@@ -490,6 +491,8 @@ void convoy_xfer_order_add(struct convoy_xfer *engine, struct convoy_xfer_order 
 int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_order *order, uint64_t timeout_ns,
                                struct convoy_error *error);
 void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+/* The request whose slot it is; NULL: none yet. */
+struct convoy_xfer_entry *convoy_xfer_slot_owner(struct convoy_xfer *engine, convoy_lease lease);
 void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes);
 
 /* -- progress.c -- */

@@ -192,8 +192,7 @@ static bool doze_all(struct convoy_xfer *engine)
     engine->is_dozing = true;
     for (uint32_t i = 0; i < engine->peer_top; i++) {
         struct convoy_xfer_peer *peer = &engine->peers[i];
-        if (peer->ring_memory != NULL && !peer->ring.is_malformed &&
-            (peer->backlog_count != 0 || !convoy_ring_doze(&peer->ring))) {
+        if (peer->ring_memory != NULL && !peer->ring.is_malformed && !convoy_ring_doze(&peer->ring)) {
             awake_all(engine);
             return false;
         }
@@ -209,6 +208,18 @@ static bool doze_all(struct convoy_xfer *engine)
 static int far_file(const struct convoy_xfer *engine)
 {
     return engine->far != NULL ? convoy_bulk_fd(engine->far->bulk) : -1;
+}
+
+/* How long to sleep at most. Nobody says when a full ring has room again, so that is looked at now and then; never in a
+ * loop, which would keep everybody else from the lock for as long as that peer stands still. */
+static int idle_ms(const struct convoy_xfer *engine)
+{
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        if (engine->peers[i].state != 0 && engine->peers[i].backlog_count != 0) {
+            return (int)(TICK_NS / CONVOY_NS_PER_MS);
+        }
+    }
+    return IDLE_MS;
 }
 
 void convoy_xfer_wake(struct convoy_xfer *engine)
@@ -274,7 +285,7 @@ static void sleep_follower(struct convoy_xfer *engine, uint64_t end_ns)
 static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
 {
     uint64_t end = engine->timer_ns < until_ns ? engine->timer_ns : until_ns;
-    uint64_t longest = convoy_deadline_after(convoy_now_ns(), IDLE_MS * CONVOY_NS_PER_MS);
+    uint64_t longest = convoy_deadline_after(convoy_now_ns(), (uint64_t)(uint32_t)idle_ms(engine) * CONVOY_NS_PER_MS);
     struct pollfd polls[2] = {{.fd = engine->wake_fd, .events = POLLIN}, {.fd = far_file(engine), .events = POLLIN}};
     end = end < longest ? end : longest;
     if (engine->waiters != 0) {
@@ -374,7 +385,8 @@ static int progress_timeout(const struct convoy_xfer *engine, bool is_mine)
         return engine->waiters != 0 ? WAITER_TICK_MS : (int)(TICK_NS / CONVOY_NS_PER_MS);
     }
     int ms = convoy_deadline_poll_ms(convoy_now_ns(), engine->timer_ns);
-    return ms < IDLE_MS ? ms : IDLE_MS;
+    int longest = idle_ms(engine);
+    return ms < longest ? ms : longest;
 }
 
 static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)

@@ -172,8 +172,12 @@ void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     peer->entries++;
     if (slot.lease != CONVOY_LEASE_NONE) { /* the slot's memory stays until the copy has stopped */
         (void)convoy_pool_refer(engine->pool, slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
+        copy->owner = convoy_xfer_slot_owner(engine, slot.lease);
     } else {
         engine->range_copies++;
+    }
+    if (copy->owner != NULL) { /* nor does one that was made at open get its next request before that */
+        copy->owner->users++;
     }
     struct convoy_xfer_copy **last = &engine->copies;
     while (*last != NULL) {
@@ -200,6 +204,10 @@ void convoy_xfer_copy_run(struct convoy_xfer *engine)
         (void)convoy_pool_unrefer(engine->pool, copy->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
     } else {
         engine->range_copies--;
+    }
+    if (copy->owner != NULL) {
+        copy->owner->users--;
+        convoy_xfer_entry_settle(engine, copy->owner);
     }
     struct convoy_xfer_peer *peer = &engine->peers[copy->peer];
     convoy_xfer_raw_done(engine, peer, copy->order.cookie, is_whole ? CONVOY_OK : CONVOY_UNREACHABLE);

@@ -178,7 +178,9 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
         staged = find_stage(engine, send->staged, error);
         status = staged != NULL ? CONVOY_OK : CONVOY_CLOSED;
     }
-    struct convoy_xfer_entry *entry = status == CONVOY_OK ? convoy_xfer_entry_new(engine, CONVOY_XFER_SEND, error) : NULL;
+    /* The lock was given up while it was staged: the peer may have gone, and another may be in its place. */
+    int32_t there = status == CONVOY_OK && stage != NULL ? check_send(engine, send, error) : status;
+    struct convoy_xfer_entry *entry = there == CONVOY_OK ? convoy_xfer_entry_new(engine, CONVOY_XFER_SEND, error) : NULL;
     if (status == CONVOY_OK && stage != NULL) {
         staged->is_hidden = true;
         staged->is_owned = entry != NULL;
@@ -189,7 +191,7 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
             convoy_xfer_entry_fail(engine, staged, CONVOY_TRANSFER_ABORTED, CONVOY_CANCELED, "it cannot be sent");
             convoy_xfer_entry_settle(engine, staged);
         }
-        return status != CONVOY_OK ? status : CONVOY_LIMIT;
+        return there != CONVOY_OK ? there : CONVOY_LIMIT;
     }
     fill_send(engine, entry, staged, send);
     *transfer_out = convoy_xfer_entry_handle(entry);

@@ -115,15 +115,24 @@ void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_en
     entry->slot.lease = CONVOY_LEASE_NONE;
 }
 
-void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes)
+struct convoy_xfer_entry *convoy_xfer_slot_owner(struct convoy_xfer *engine, convoy_lease lease)
 {
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
         struct convoy_xfer_entry *entry = &engine->entries[at];
-        if (entry->kind == CONVOY_XFER_SLOT && entry->slot.lease == slot->lease) {
-            entry->filled_bytes += bytes;
-            slot_filled(engine, entry);
-            return;
+        if (entry->kind == CONVOY_XFER_SLOT && entry->slot.lease == lease) {
+            return entry;
         }
+    }
+    return NULL;
+}
+
+void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes)
+{
+    struct convoy_xfer_entry *entry = convoy_xfer_slot_owner(engine, slot->lease);
+    if (entry != NULL) {
+        entry->filled_bytes += bytes;
+        slot_filled(engine, entry);
+        return;
     }
     for (uint32_t i = 0; i < engine->options.prealloc_count; i++) {
         if (engine->preallocs[i].slot.lease == slot->lease) {

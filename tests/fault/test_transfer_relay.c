@@ -101,6 +101,7 @@ static void run_all(const char *fate)
 #endif
 }
 
+/* sgl-project/sglang PRs 21701, 24200 and 27262: each message is answered, refused or given up in time. */
 static void test_transfer_relay_any_message_may_be_lost(void **state)
 {
     (void)state;

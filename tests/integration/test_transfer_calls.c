@@ -371,7 +371,8 @@ static void test_transfer_completions_come_once_in_order_with_a_descriptor_to_sl
     two_close(two);
 }
 
-/* sgl-project/sglang PR 30254: bytes that are not written yet are not taken. */
+/* sgl-project/sglang PRs 30254 and 26501, rapidsai/rapidsmpf PR 215, dask/distributed PR 3598: bytes that are not written
+ * yet are not taken. */
 static int32_t ready_at_fifth(void *user)
 {
     struct two *two = user;

@@ -85,6 +85,7 @@ static void count_moves(const struct rank *rank, void *argument)
     engine_destroy(pair.receiver);
 }
 
+/* kvcache-ai/Mooncake issues 1000 and 2913: the program brings a malloc family of its own, as hosts do, and ends well. */
 static void test_transfer_counts_no_allocation_and_no_system_call_per_request(void **state)
 {
     (void)state;

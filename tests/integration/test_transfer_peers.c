@@ -144,7 +144,8 @@ static void test_peers_that_send_to_each_other_at_once_share_one_connection_and_
     ranks_finish(ranks);
 }
 
-/* -- deaths: rank 1 is killed when it has come to a point, rank 0 must notice and have everything back -- */
+/* -- deaths (openucx/ucx PR 7899, issues 2893 and 5027): rank 1 is killed when it has come to a point, rank 0 must notice
+ *    and have everything back -- */
 
 enum { DIES_CONNECTED = 0, DIES_WAITING, DIES_HOLDING, DIES_OFFERED, DIES_LENDING, DEATHS };
 
@@ -235,7 +236,8 @@ static void test_peers_that_die_at_any_point_take_nothing_with_them(void **state
     }
 }
 
-/* -- vllm-project/vllm issue 35943: neither side depends on the other's notice; a peer that stands still is only late -- */
+/* -- vllm-project/vllm issues 35943 and 46283: neither side depends on the other's notice; a peer that stands still
+ *    is only late -- */
 
 static void stand_still(const struct rank *rank, struct engine *engine)
 {
@@ -387,7 +389,8 @@ static void test_peers_in_a_crowd_are_served_or_refused_but_never_hang(void **st
     ranks_finish(ranks);
 }
 
-/* -- smg-project/smg issue 2382: receivers come back at the same port; senders go on without a restart -- */
+/* -- smg-project/smg issue 2382, sgl-project/sglang PR 36029: receivers come back at the same port; senders go on without a
+ *    restart -- */
 
 static void live_once(const struct rank *rank, uint32_t life)
 {

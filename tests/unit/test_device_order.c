@@ -104,6 +104,7 @@ static void scene_run(struct scene *scene, convoy_ticket ticket)
     assert_int_equal(convoy_device_event_query(scene->device, scene->copied, NULL), CONVOY_OK);
 }
 
+/* sgl-project/sglang PRs 30254 and 26501: a copy that is started by another thread waits for the event behind the kernel. */
 static void test_device_order_staging_waits_for_the_producers_event(void **state)
 {
     (void)state;

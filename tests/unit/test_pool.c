@@ -146,6 +146,7 @@ static void test_pool_of_no_bytes(void **state)
     convoy_pool_close(pool);
 }
 
+/* google/tpu-sync PR 722: exhaustion is a status of its own, never a transfer that did not happen. */
 static void test_pool_exhaustion_is_told_with_figures(void **state)
 {
     (void)state;

@@ -56,7 +56,7 @@ static void open_quietly(const struct rank *rank, void *argument)
     EXPECT_EQUAL(caught, SIGSEGV);
 }
 
-/* openucx/ucx 3337, bytedance/byteps 424: signal handlers of the host stay the host's; openucx/ucx 7210, 4767: so do
+/* openucx/ucx 3337, bytedance/byteps 424: signal handlers of the host stay the host's; openucx/ucx 7210, 4767, PR 7865: so do
  * the memory functions of libc; and environ is the same array as before. */
 static void test_ucx_open_changes_no_handler_no_libc_code_and_no_environ(void **state)
 {

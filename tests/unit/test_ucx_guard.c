@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+/* openucx/ucx issues 7210 and 4767, PR 7865: no hooks into the allocator of the host, and its environment as it was. */
 static void test_ucx_environment_has_our_values_only_between_enter_and_leave(void **state)
 {
     (void)state;

@@ -68,6 +68,8 @@ static void fill_introduction(struct convoy_introduction *introduction)
     strcpy(introduction->session, "h:1+000000000000000c");
 }
 
+/* ai-dynamo/nixl issue 1159: cut anywhere it is malformed. kvcache-ai/Mooncake issue 2177: another version is not, and both
+ * are named. */
 static void test_xfer_wire_introduction_comes_back_and_truncated_is_refused(void **state)
 {
     (void)state;
