@@ -504,16 +504,25 @@ static void test_reports_forbidden_direct_copy_is_not_needed_on_one_host(void **
 
 /* openucx/ucx issue 11546: pid, ipc and mount namespaces of their own, as containers have. Descriptors are passed, no
  * path under /proc and no name is needed. */
+static void await_child(pid_t child)
+{
+    int status = 0;
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void run_contained(const struct rank *rank, void *argument)
 {
     (void)argument;
-    EXPECT_EQUAL(unshare(CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNS), 0);
-    pid_t child = fork(); /* the first in the new namespace; this one only waits */
-    EXPECT(child >= 0);
-    if (child != 0) {
-        int status = 0;
-        EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    pid_t child = fork();
+    if (child != 0) { /* the rank itself stays outside */
+        await_child(child);
         return;
+    }
+    EXPECT_EQUAL(unshare(CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNS), 0);
+    child = fork(); /* the first in the new namespace */
+    if (child != 0) {
+        await_child(child);
+        _exit(0);
     }
     EXPECT_EQUAL(getpid(), 1);
     struct engine *engine = open_engine(rank, NULL);
