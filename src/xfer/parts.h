@@ -71,6 +71,7 @@ struct convoy_xfer_peer {
     uint32_t entries;    /* that name it */
     bool is_held;        /* the host has its handle */
     bool is_dead;        /* proven */
+    bool is_polled;      /* the progress thread sleeps on its descriptors, or has just done so */
     bool is_drained;     /* gone, and it touches nothing of ours any more */
     bool is_shy;         /* far: nothing may be said to it before its HELLO */
     const struct convoy_lane *lane; /* NULL: closed */

@@ -345,7 +345,8 @@ static uint32_t gather_polls(struct convoy_xfer *engine, struct pollfd *polls, b
     polls[count++] = (struct pollfd){.fd = is_mine && engine->waiters == 0 ? engine->wake_fd : -1, .events = POLLIN};
     polls[count++] = (struct pollfd){.fd = is_mine && engine->waiters == 0 ? far_file(engine) : -1, .events = POLLIN};
     for (uint32_t i = 0; i < engine->peer_top; i++) {
-        const struct convoy_xfer_peer *peer = &engine->peers[i];
+        struct convoy_xfer_peer *peer = &engine->peers[i];
+        peer->is_polled = true;
         bool is_watched = peer->state != 0 && !peer->is_dead && peer->pid_fd >= 0;
         polls[count++] = (struct pollfd){.fd = is_watched ? peer->pid_fd : -1, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = peer->state == CONVOY_PEER_IS_CONNECTED ? peer->tcp_fd : -1,
@@ -355,13 +356,17 @@ static uint32_t gather_polls(struct convoy_xfer *engine, struct pollfd *polls, b
 }
 
 /* Deaths are proven by the process; an end of the connection alone ends the transfers, not the quarantine. What the peer
- * said before is taken first. */
+ * said before is taken first. One that came into its place during the poll is not the one that was polled, even if its
+ * descriptors have the same numbers. */
 static void note_deaths(struct convoy_xfer *engine, const struct pollfd *polls, uint32_t peer_count)
 {
     for (uint32_t i = 0; i < peer_count && i < engine->peer_top; i++) {
         struct convoy_xfer_peer *peer = &engine->peers[i];
         const struct pollfd *process = &polls[OWN_POLLS + 2 * i];
         const struct pollfd *link = &polls[OWN_POLLS + 1 + 2 * i];
+        if (!peer->is_polled) {
+            continue;
+        }
         bool is_dead = process->fd >= 0 && process->fd == peer->pid_fd && (process->revents & POLLIN) != 0;
         bool is_cut = link->fd >= 0 && link->fd == peer->tcp_fd && link->revents != 0;
         if ((is_dead || is_cut) && peer->state != 0 && !peer->is_dead) {
