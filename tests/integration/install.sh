@@ -30,7 +30,7 @@ report install_command_writes_logs_where_it_was_started $?
 report install_library_is_found_by_every_name $?
 
 export PKG_CONFIG_PATH=$work/convoy/lib/pkgconfig
-sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d' >"$work/host.c"
+sed -n '/^<!-- example:/,/^```$/p' README.md | sed '1,2d;$d' >"$work/host.c"
 read -ra flags < <(pkg-config --define-prefix --cflags --libs --static convoy)
 gcc -std=c11 -Wall -Werror "$work/host.c" "${flags[@]}" -o "$work/host" >"$work/out" 2>&1
 report install_host_builds_with_pkg_config $?
