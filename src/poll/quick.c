@@ -5,7 +5,7 @@
 #include "poll/positional.h"
 #include "poll/result.h"
 #include "poll/states_wide.h"
-#include "round/quick_path.h"
+#include "poll/quick_round.h"
 
 #include <string.h>
 
@@ -230,19 +230,9 @@ LISTS_INLINE bool quick_lists(struct convoy_poll *poll, const struct convoy_poll
         !(is_packed ? states_pack(poll, call, payload, input, count) : states_take(poll, call, input, count))) {
         return false;
     }
-    poll->quick.engine.tag = call->tag;
-    poll->quick.engine.votes = call->votes;
-    enum convoy_quick_end end = convoy_engine_quick_round(poll->engine, &poll->quick.engine, how, &round);
-    if (__builtin_expect(end == CONVOY_QUICK_CLOSED, 0)) {
-        return false;
-    }
-    poll->operation = round.operation;
-    poll->two.phase = CONVOY_TWO_LEVEL_NONE;
-    *status_out = CONVOY_OK;
-    poll->quick.round.input = input;
-    if (__builtin_expect(end == CONVOY_QUICK_ENDED, 0)) {
-        *status_out = convoy_poll_quick_leave(poll, &round, result, how->error);
-        return true;
+    enum convoy_quick_end end = convoy_poll_quick_round(poll, call, how, input, result, &round, status_out);
+    if (__builtin_expect(end != CONVOY_QUICK_OVER, 0)) {
+        return end == CONVOY_QUICK_ENDED;
     }
     poll->quick.round.moved = states_merge(poll, &round, call, result, count);
     poll->quick.round.output = poll->positional_states;

@@ -7,7 +7,7 @@
 #include "poll/positional.h"
 #include "poll/result.h"
 #include "poll/states_wide.h"
-#include "round/quick_path.h"
+#include "poll/quick_round.h"
 
 #include <string.h>
 
@@ -82,19 +82,9 @@ bool convoy_poll_quick_keyed(struct convoy_poll *poll, const struct convoy_poll_
         return false;
     }
     payload_write(poll, payload, input);
-    poll->quick.engine.tag = call->tag;
-    poll->quick.engine.votes = call->votes;
-    enum convoy_quick_end end = convoy_engine_quick_round(poll->engine, &poll->quick.engine, how, &round);
-    if (__builtin_expect(end == CONVOY_QUICK_CLOSED, 0)) {
-        return false;
-    }
-    poll->operation = round.operation;
-    poll->two.phase = CONVOY_TWO_LEVEL_NONE;
-    poll->quick.round.input = input;
-    *status_out = CONVOY_OK;
-    if (__builtin_expect(end == CONVOY_QUICK_ENDED, 0)) {
-        *status_out = convoy_poll_quick_leave(poll, &round, result, how->error);
-        return true;
+    enum convoy_quick_end end = convoy_poll_quick_round(poll, call, how, input, result, &round, status_out);
+    if (__builtin_expect(end != CONVOY_QUICK_OVER, 0)) {
+        return end == CONVOY_QUICK_ENDED;
     }
     states_merge(poll, &round);
     result_write(poll, &round, result);

@@ -17,8 +17,7 @@
 
 /* -- what is asked for --------------------------------------------------------------------------------------------- */
 
-static int32_t check_stage(const struct convoy_xfer *engine, const struct convoy_stage *stage,
-                           struct convoy_error *error)
+static int32_t check_stage(const struct convoy_stage *stage, struct convoy_error *error)
 {
     struct convoy_scalars_slot slot;
     if (stage->request == NULL || stage->request_length == 0 || stage->request_length > CONVOY_REQUEST_BYTES ||
@@ -35,7 +34,6 @@ static int32_t check_stage(const struct convoy_xfer *engine, const struct convoy
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
                                 "stage: tensors, lists or scalars are NULL with a count that is not 0");
     }
-    (void)engine;
     int32_t status = convoy_manifest_limits(stage->tensor_count, stage->list_count, error);
     if (status == CONVOY_OK) {
         status = convoy_scalars_slot_read((struct convoy_span){stage->scalars, stage->scalars_length}, &slot, error);
@@ -284,7 +282,7 @@ static uint8_t *descriptor_at(const struct convoy_xfer_entry *entry)
 }
 
 /* The descriptor's scalars then are those in the notes: the host's text is only borrowed. */
-static int32_t write_note(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, struct convoy_error *error)
+static int32_t write_note(struct convoy_xfer_entry *entry, struct convoy_error *error)
 {
     struct convoy_descriptor *descriptor = &entry->descriptor;
     size_t bytes = convoy_descriptor_bytes(descriptor);
@@ -297,7 +295,6 @@ static int32_t write_note(struct convoy_xfer *engine, struct convoy_xfer_entry *
         descriptor->scalars.text = (const char *)descriptor_at(entry) + CONVOY_DESCRIPTOR_HEADER_BYTES +
                                    descriptor->request.bytes + descriptor->session.bytes;
     }
-    (void)engine;
     return status;
 }
 
@@ -317,7 +314,7 @@ static int32_t fill_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *
     entry->deadline_ns = convoy_deadline_after(now, timeout);
     convoy_xfer_timer(engine, entry->deadline_ns);
     int32_t status = take_room(engine, entry, entry->payload_bytes, note_bytes, error);
-    return status == CONVOY_OK ? write_note(engine, entry, error) : status;
+    return status == CONVOY_OK ? write_note(entry, error) : status;
 }
 
 /* On this thread where that is asked for or cheap. */
@@ -363,7 +360,7 @@ int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy
                                  bool may_defer, struct convoy_xfer_entry **entry_out, struct convoy_error *error)
 {
     struct convoy_manifest *manifest = NULL;
-    int32_t status = check_stage(engine, stage, error);
+    int32_t status = check_stage(stage, error);
     struct convoy_xfer_entry *entry = status == CONVOY_OK ? convoy_xfer_entry_new(engine, CONVOY_XFER_STAGE, error) : NULL;
     if (entry == NULL) {
         return status != CONVOY_OK ? status : CONVOY_LIMIT;
