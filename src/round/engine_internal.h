@@ -59,6 +59,7 @@ struct convoy_waiting {
     uint32_t looks;       /* between two yields of a long wait */
     uint64_t usual_ns;    /* moving average of how long peers keep this member waiting */
     uint64_t ask_ns;   /* CLOCK_MONOTONIC from which a leader asks silent hosts: a quarter of the deadline */
+    uint64_t watch_ns; /* until when a leader looks at its host without yielding (groups of several hosts) */
     uint32_t turn;     /* counts empty turns, to yield now and then */
     uint32_t shared;   /* not 0: somebody else ran when this member yielded of late (groups of several hosts) */
 };

@@ -16,6 +16,8 @@
 #define REMOTE_BUSY_TURNS 7 /* empty looks at the worker, from the send on, before this member yields its processor */
 #define REMOTE_LOOKS_MAX 16 /* a look at the worker is a system call: about as many as a message takes to come back */
 #define REMOTE_ALONE_NS 1500   /* a yield that nobody takes is back by then */
+#define REMOTE_WATCH_NS 1500   /* after such a one a leader looks for so long at its host before it yields again: a member
+                                 that contributes right then would have it wait for two switches of the processor */
 #define REMOTE_SHARED_YIELDS 256 /* for so long after a yield that somebody took, the processor counts as shared */
 
 static void remote_free(struct convoy_remote *remote)
@@ -330,8 +332,10 @@ static void remote_yield(struct convoy_engine *engine)
     struct convoy_waiting *waiting = &engine->waiting;
     uint64_t started = convoy_now_ns();
     (void)sched_yield();
-    if (convoy_now_ns() - started > REMOTE_ALONE_NS) {
+    uint64_t now = convoy_now_ns();
+    if (now - started > REMOTE_ALONE_NS) {
         waiting->shared = REMOTE_SHARED_YIELDS;
+        waiting->watch_ns = now + REMOTE_WATCH_NS;
     } else if (waiting->shared != 0) {
         waiting->shared--;
     }
@@ -355,7 +359,9 @@ void convoy_remote_wait(struct convoy_engine *engine, bool is_yielding, uint64_t
         /* Before it has sent, a leader waits for members of its host; then for others, whose messages it can only hear
          * while it runs itself. */
         bool has_sent = remote->sent_word == word;
-        if (!is_leader || !has_sent || ++engine->waiting.turn % REMOTE_BUSY_TURNS == 0) {
+        if (is_leader && !has_sent && engine->waiting.pauses != 0 && convoy_now_ns() < engine->waiting.watch_ns) {
+            convoy_engine_pause();
+        } else if (!is_leader || !has_sent || ++engine->waiting.turn % REMOTE_BUSY_TURNS == 0) {
             remote_yield(engine);
         }
         return;

@@ -6,7 +6,7 @@
  */
 #include "round/remote_internal.h"
 
-#define ROUND_UNSENT_LOOKS 4u /* of a leader at its host, to one at the others, while it waits for its host */
+#define ROUND_UNSENT_LOOKS 64u /* of a leader at its host, in one round, to one at the others */
 #define ROUND_SENDING_NS (200 * CONVOY_NS_PER_MS) /* twenty glances of the progress thread */
 
 static uint64_t round_of(const struct convoy_engine *engine)
@@ -423,6 +423,9 @@ int32_t convoy_remote_collect(struct convoy_engine *engine, bool is_local_comple
     if (convoy_remote_is_leader(engine)) {
         bool has_sent = remote->sent_word == round_word(engine);
         bool must_listen = has_sent || (!is_local_complete && ++remote->unsent_turns % ROUND_UNSENT_LOOKS == 0);
+        if (has_sent) {
+            remote->unsent_turns = 0;
+        }
         if (must_listen) { /* else the others wait for this host: first send, then listen */
             (void)convoy_link_progress(remote->link);
         }
