@@ -274,6 +274,10 @@ void convoy_engine_sleep(struct convoy_engine *engine, uint64_t ns);
 /* wait.c: waits until the open round ends, the deadline or a cancel. */
 int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_ns);
 
+/* seat.c: before a yield: where members outnumber processors, looks a while for those who are late, if all of them wait on
+ * other processors than this member. */
+void convoy_engine_seat_watch(struct convoy_engine *engine, uint64_t round);
+
 /* wait.c: takes one wait into the average. */
 void convoy_engine_wait_learn(struct convoy_engine *engine, uint64_t waited_ns);
 void convoy_engine_waiting_init(struct convoy_engine *engine);

@@ -63,8 +63,11 @@ bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_
     }
     engine->waited.kind = CONVOY_WAIT_YIELD;
     while (engine->waited.yields < QUICK_YIELDS) {
-        engine->waited.yields++;
-        (void)sched_yield();
+        convoy_engine_seat_watch(engine, engine->next_round);
+        if (atomic_load_explicit(&cell->word, memory_order_acquire) != word) {
+            engine->waited.yields++;
+            (void)sched_yield();
+        }
         if (atomic_load_explicit(&cell->word, memory_order_acquire) == word) {
             convoy_engine_wait_learn(engine, 0);
             return true;

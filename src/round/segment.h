@@ -30,7 +30,8 @@ struct convoy_proposal {
 struct convoy_member_slot {
     _Atomic uint32_t closed; /* 1 once its owner said goodbye */
     _Atomic uint32_t opened; /* 1 once its owner has filled the rest of the slot */
-    uint32_t reserved[14];
+    _Atomic uint32_t seat;   /* 1 + the processor that its owner waited on last; 0 = not told */
+    uint32_t reserved[13];
     _Atomic uint64_t cpus[CONVOY_CPU_WORDS]; /* processors its owner may run on */
     struct convoy_proposal proposals[2];
 };

@@ -129,6 +129,7 @@ static int32_t wait_look(struct convoy_engine *engine)
 static void wait_yield(struct convoy_engine *engine, uint64_t now)
 {
     uint32_t looks = engine->waiting.looks * 2;
+    convoy_engine_seat_watch(engine, atomic_load_explicit(&engine->round, memory_order_relaxed));
     engine->waited.yields++;
     (void)sched_yield();
     bool is_alone = convoy_now_ns() - now < WAIT_YIELD_ALONE_NS;

@@ -28,6 +28,7 @@ AT(convoy_segment_head, pending, 136);
 SIZE(convoy_segment_head, 192);
 AT(convoy_member_slot, closed, 0);
 AT(convoy_member_slot, opened, 4);
+AT(convoy_member_slot, seat, 8);
 AT(convoy_member_slot, cpus, 64);
 AT(convoy_member_slot, proposals, 192);
 SIZE(convoy_member_slot, 576);
