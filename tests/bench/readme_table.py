@@ -106,7 +106,8 @@ def other(result):
         bound = "at least" if bar["at_least"] else "at most"
         unit = "" if bar["unit"] == "x" else " " + bar["unit"]
         value = "not measured" if bar["value"] is None else f"{bar['value']:.3g}{unit or ' times'}"
-        yield f"- {bar['name']}: {value} ({bound} {bar['limit']:g}{unit})"
+        note = f"; {bar['note']}" if bar.get("note") else ""
+        yield f"- {bar['name']}: {value} ({bound} {bar['limit']:g}{unit}){note}"
     yield from floors(result)
     for failure in result.get("failures", []):
         yield f"- failed: {failure.splitlines()[0][:100]}"

@@ -122,6 +122,57 @@ static void test_wait_pauses_only_with_a_processor_for_each(void **state)
     neighbours_destroy(all);
 }
 
+/* Whom a member that is late was last seen to share its processor with. */
+enum late_seat { LATE_ELSEWHERE, LATE_HERE, LATE_UNKNOWN };
+
+static void late_sits(struct convoy_engine *engine, enum late_seat seat)
+{
+    uint32_t own = atomic_load(&convoy_segment_slot(&engine->segment, 0)->seat);
+    uint32_t theirs = seat == LATE_ELSEWHERE ? own + 1 : seat == LATE_HERE ? own : 0;
+    atomic_store(&convoy_segment_slot(&engine->segment, 1)->seat, theirs);
+}
+
+/* The shortest of many: what it takes when nobody else wants the processor. */
+static uint64_t shortest_watch_ns(struct convoy_engine *engine, enum late_seat seat)
+{
+    uint64_t shortest = UINT64_MAX;
+    for (uint32_t i = 0; i < 200; i++) {
+        late_sits(engine, seat); /* again each time: this member may have moved */
+        uint64_t started = convoy_now_ns();
+        convoy_engine_seat_watch(engine, atomic_load(&engine->round));
+        uint64_t took = convoy_now_ns() - started;
+        shortest = took < shortest ? took : shortest;
+    }
+    return shortest;
+}
+
+/* Where members outnumber processors, a late one is looked for without a yield only if it does not need this processor. */
+static void test_wait_watches_for_who_is_late_elsewhere(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create(NULL);
+    struct convoy_engine *engine = all->members[0].engine;
+    cpu_set_t before;
+    cpu_set_t one;
+    EXPECT_EQUAL(sched_getaffinity(0, sizeof before, &before), 0);
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    EXPECT_EQUAL(sched_setaffinity(0, sizeof one, &one), 0);
+    engine->waiting.pauses = 0;
+    EXPECT_OK(neighbours_start(all, 0, 1), NULL);
+    convoy_engine_seat_watch(engine, atomic_load(&engine->round)); /* says where this member sits */
+    EXPECT_EQUAL(atomic_load(&convoy_segment_slot(&engine->segment, 0)->seat), (uint32_t)sched_getcpu() + 1);
+    EXPECT(shortest_watch_ns(engine, LATE_ELSEWHERE) >= 10000);
+    EXPECT(shortest_watch_ns(engine, LATE_HERE) < 10000);
+    EXPECT(shortest_watch_ns(engine, LATE_UNKNOWN) < 10000);
+    EXPECT_OK(neighbours_start(all, 1, 1), NULL); /* nobody is late any more */
+    EXPECT(shortest_watch_ns(engine, LATE_ELSEWHERE) < 10000);
+    EXPECT_EQUAL(sched_setaffinity(0, sizeof before, &before), 0);
+    EXPECT_OK(neighbours_wait(all, 0, NEIGHBOURS_LONG_NS), NULL);
+    EXPECT_OK(neighbours_test(all, 1), NULL);
+    neighbours_destroy(all);
+}
+
 /* -- with a second thread ---------------------------------------------------------------------------------------- */
 
 static void *wait_main(void *argument)
@@ -239,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_wait_short_window_when_peers_are_usually_late),
         cmocka_unit_test(test_wait_learns_an_average_over_about_eight),
         cmocka_unit_test(test_wait_pauses_only_with_a_processor_for_each),
+        cmocka_unit_test(test_wait_watches_for_who_is_late_elsewhere),
         cmocka_unit_test(test_wait_sleeper_is_woken_by_who_contributes),
         cmocka_unit_test(test_wait_sleeper_is_woken_by_a_cancel),
         cmocka_unit_test(test_wait_sleeper_looks_for_the_dead),
