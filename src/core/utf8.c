@@ -49,12 +49,18 @@ static bool is_plain_word(const char *text)
 
 bool convoy_utf8_is_clean(const char *text, size_t length)
 {
+    size_t known = 0; /* plain bytes right before the text */
     while (length != 0) {
         if (length >= sizeof(uint64_t) && is_plain_word(text)) {
             text += sizeof(uint64_t);
             length -= sizeof(uint64_t);
+            known = sizeof(uint64_t);
             continue;
         }
+        if (length < known && is_plain_word(text + length - sizeof(uint64_t))) {
+            return true; /* the last word, which overlaps the one before it */
+        }
+        known = 0;
         size_t taken = convoy_utf8_bytes(text, length);
         if (taken == 0 || is_control((const unsigned char *)text)) {
             return false;

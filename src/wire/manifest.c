@@ -225,5 +225,5 @@ int32_t convoy_manifest_layout(struct convoy_manifest *manifest, struct convoy_e
         return status;
     }
     manifest->payload_bytes = end;
-    return convoy_manifest_check(manifest, CONVOY_MANIFEST_ALIGNMENT, CONVOY_INVALID_ARGUMENT, error);
+    return convoy_manifest_check_laid_out(manifest, error);
 }

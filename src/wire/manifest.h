@@ -89,6 +89,9 @@ int32_t convoy_manifest_layout(struct convoy_manifest *manifest, struct convoy_e
 int32_t convoy_manifest_check(const struct convoy_manifest *manifest, uint64_t alignment, int32_t refusal,
                               struct convoy_error *error);
 
+/* What layout leaves to be checked. INVALID_ARGUMENT, LIMIT, NO_MEMORY. */
+int32_t convoy_manifest_check_laid_out(const struct convoy_manifest *manifest, struct convoy_error *error);
+
 /* Highest end of a tensor that has bytes, saturating. */
 uint64_t convoy_manifest_end(const struct convoy_manifest *manifest);
 

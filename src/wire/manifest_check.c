@@ -130,16 +130,24 @@ static int32_t check_place(const struct convoy_tensor *tensor, const struct conv
     return CONVOY_OK;
 }
 
+static int32_t check_index(const struct convoy_tensor *tensor, uint32_t position, int32_t refusal,
+                           struct convoy_error *error)
+{
+    if (tensor->list_index >= -1 && tensor->list_index < (int32_t)CONVOY_MANIFEST_LENGTH_MAX) {
+        return CONVOY_OK;
+    }
+    return convoy_error_set(error, refusal, "manifest.tensors[%u].list_index is %" PRId32 ", allowed are -1 to %u",
+                            position, tensor->list_index, CONVOY_MANIFEST_LENGTH_MAX - 1);
+}
+
 static int32_t check_tensor(const struct convoy_manifest *manifest, uint32_t position, uint64_t alignment,
                             int32_t refusal, struct convoy_error *error)
 {
     const struct convoy_tensor *tensor = &manifest->tensors[position];
     uint64_t bytes = 0;
     int32_t status = convoy_manifest_tensor_check(tensor, position, refusal, error);
-    if (status == CONVOY_OK && (tensor->list_index < -1 || tensor->list_index >= (int32_t)CONVOY_MANIFEST_LENGTH_MAX)) {
-        status = convoy_error_set(error, refusal,
-                                  "manifest.tensors[%u].list_index is %" PRId32 ", allowed are -1 to %u", position,
-                                  tensor->list_index, CONVOY_MANIFEST_LENGTH_MAX - 1);
+    if (status == CONVOY_OK) {
+        status = check_index(tensor, position, refusal, error);
     }
     if (status == CONVOY_OK) {
         status = convoy_manifest_tensor_bytes(tensor, &bytes, refusal, error);
@@ -301,10 +309,27 @@ static int32_t check_names(struct check *check, uint32_t count)
     return CONVOY_OK;
 }
 
+/* As most senders place them: one behind the other. false: maybe they overlap. */
+static bool are_in_order(const struct convoy_manifest *manifest)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < manifest->count; i++) {
+        const struct convoy_tensor *tensor = &manifest->tensors[i];
+        if (tensor->bytes != 0 && tensor->offset < end) {
+            return false;
+        }
+        end = tensor->bytes != 0 ? tensor->offset + tensor->bytes : end;
+    }
+    return true;
+}
+
 static int32_t check_overlap(struct check *check)
 {
     const struct convoy_manifest *manifest = check->manifest;
     const struct convoy_tensor *last = NULL;
+    if (are_in_order(manifest)) {
+        return CONVOY_OK;
+    }
     sort(check, manifest->count, has_offset_order);
     for (uint32_t i = 0; i < manifest->count; i++) {
         const struct convoy_tensor *tensor = &manifest->tensors[check->nodes[i]];
@@ -339,16 +364,25 @@ uint64_t convoy_manifest_end(const struct convoy_manifest *manifest)
     return end;
 }
 
-static int32_t check_one_by_one(const struct convoy_manifest *manifest, uint64_t alignment, int32_t refusal,
+/* What is checked. Of one that was just laid out, types and places are right already. */
+struct scope {
+    uint64_t alignment;
+    int32_t refusal;
+    bool is_laid_out;
+};
+
+static int32_t check_one_by_one(const struct convoy_manifest *manifest, const struct scope *scope,
                                 struct convoy_error *error)
 {
+    int32_t refusal = scope->refusal;
     int32_t status = convoy_manifest_limits(manifest->count, manifest->list_count, error);
     if (status == CONVOY_OK && manifest->payload_bytes > CONVOY_MANIFEST_NUMBER_MAX - CONVOY_MANIFEST_ALIGNMENT) {
         status = convoy_error_set(error, refusal, "manifest.payload_bytes is %" PRIu64 ", allowed are up to 2^63 - 513",
                                   manifest->payload_bytes);
     }
     for (uint32_t i = 0; i < manifest->count && status == CONVOY_OK; i++) {
-        status = check_tensor(manifest, i, alignment, refusal, error);
+        status = scope->is_laid_out ? check_index(&manifest->tensors[i], i, refusal, error)
+                                    : check_tensor(manifest, i, scope->alignment, refusal, error);
     }
     for (uint32_t i = 0; i < manifest->list_count && status == CONVOY_OK; i++) {
         status = check_list(&manifest->lists[i], i, refusal, error);
@@ -371,11 +405,10 @@ static int32_t check_together(struct check *check, uint32_t count)
     return status;
 }
 
-int32_t convoy_manifest_check(const struct convoy_manifest *manifest, uint64_t alignment, int32_t refusal,
-                              struct convoy_error *error)
+static int32_t check_all(const struct convoy_manifest *manifest, const struct scope *scope, struct convoy_error *error)
 {
     uint32_t on_stack[2 * NODES_ON_STACK];
-    int32_t status = check_one_by_one(manifest, alignment, refusal, error);
+    int32_t status = check_one_by_one(manifest, scope, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -385,10 +418,21 @@ int32_t convoy_manifest_check(const struct convoy_manifest *manifest, uint64_t a
         return convoy_error_set(error, CONVOY_NO_MEMORY, "manifest: no memory to sort %u names", count);
     }
     struct check check = {
-        .manifest = manifest, .refusal = refusal, .nodes = nodes, .room = nodes + count, .error = error};
+        .manifest = manifest, .refusal = scope->refusal, .nodes = nodes, .room = nodes + count, .error = error};
     status = check_together(&check, count);
     if (nodes != on_stack) {
         convoy_memory_free(nodes);
     }
     return status;
+}
+
+int32_t convoy_manifest_check(const struct convoy_manifest *manifest, uint64_t alignment, int32_t refusal,
+                              struct convoy_error *error)
+{
+    return check_all(manifest, &(struct scope){.alignment = alignment, .refusal = refusal}, error);
+}
+
+int32_t convoy_manifest_check_laid_out(const struct convoy_manifest *manifest, struct convoy_error *error)
+{
+    return check_all(manifest, &(struct scope){.refusal = CONVOY_INVALID_ARGUMENT, .is_laid_out = true}, error);
 }

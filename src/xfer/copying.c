@@ -57,9 +57,13 @@ static uint64_t clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
     return next;
 }
 
-/* Moves the mark. false: the stage was given up meanwhile, nobody needs the rest. */
+/* Moves the mark, once that is worth it: the swap waits until all that was written has come out of the processor. false:
+ * the stage was given up meanwhile, nobody needs the rest. */
 static bool mark(struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now)
 {
+    if (now - *before < CONVOY_XFER_CHUNK_BYTES) {
+        return true;
+    }
     bool is_wanted = atomic_compare_exchange_strong_explicit(convoy_xfer_stage_mark(entry), before, now,
                                                              memory_order_release, memory_order_relaxed);
     *before = is_wanted ? now : *before;
@@ -141,7 +145,7 @@ static int32_t await_mark(const struct convoy_xfer_entry *entry, uint64_t done, 
     return CONVOY_IN_PROGRESS;
 }
 
-/* Follows the sender's mark, with a copy or only to its end, from where it was left. */
+/* Follows the sender's mark with a copy, from where it was left. */
 static int32_t follow(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint8_t *to)
 {
     size_t stream_from = entry->payload_bytes >= engine->stream_from ? 0 : CONVOY_COPY_NEVER;
@@ -152,7 +156,7 @@ static int32_t follow(const struct convoy_xfer *engine, struct convoy_xfer_entry
         if (status != CONVOY_OK) {
             return status;
         }
-        if (to != NULL && !convoy_view_read(entry->view, entry->offset + done, to + done, ready - done, stream_from)) {
+        if (!convoy_view_read(entry->view, entry->offset + done, to + done, ready - done, stream_from)) {
             return CONVOY_UNREACHABLE;
         }
         entry->followed_bytes = ready;

@@ -268,6 +268,9 @@ static void ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
             at = send->next;
             if (send->source == entry->index && send->state == CONVOY_TRANSFER_QUEUED) {
                 convoy_xfer_send_advance(engine, send);
+            } else if (send->source == entry->index && send->state == CONVOY_TRANSFER_OFFERED &&
+                       send->reference == CONVOY_REFERENCE_WRITE && is_good) {
+                convoy_xfer_send_staged(engine, send);
             }
         }
         break;

@@ -216,6 +216,15 @@ static void fail_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
     convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "%s", text);
 }
 
+/* A view of what was offered early takes no copy and no thread: it is there once the mark says so. */
+static void look_at_mark(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    uint64_t ready = atomic_load_explicit(entry->mark, memory_order_acquire);
+    if (ready == CONVOY_MARK_FAILED || ready >= entry->payload_bytes) {
+        convoy_xfer_load_copied(engine, entry, ready == CONVOY_MARK_FAILED ? CONVOY_PEER_ERROR : CONVOY_OK);
+    }
+}
+
 /* With the descriptor there: from LOADING on. */
 static void go_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status)
 {
@@ -231,6 +240,10 @@ static void go_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
     entry->path = entry->mode == CONVOY_LOAD_VIEW ? CONVOY_PATH_LEND
                   : entry->view->pool == NULL   ? CONVOY_PATH_PROCESS_VM
                                                 : CONVOY_PATH_PULL;
+    if (entry->is_early && entry->mode == CONVOY_LOAD_VIEW && entry->payload_bytes != 0) {
+        look_at_mark(engine, entry); /* else STAGED will come */
+        return;
+    }
     bool is_there = !entry->is_early && !entry->is_checksummed;
     if ((entry->mode == CONVOY_LOAD_VIEW && is_there) || entry->payload_bytes == 0 ||
         CONVOY_MUTATED(taken_before_copied)) {
@@ -368,6 +381,7 @@ void convoy_xfer_on_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *p
     case CONVOY_WINDOW_LIVE:
         CONVOY_XFER_NOTE(engine, offers_repeated);
         convoy_far_load_repeat(engine, index, offer->serial);
+        convoy_xfer_on_staged(engine, peer, offer->serial);
         return;
     case CONVOY_WINDOW_OLD:
         CONVOY_XFER_NOTE(engine, offers_late);
@@ -387,6 +401,19 @@ void convoy_xfer_on_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *p
         engine->waiting[engine->waiting_count++] = (struct convoy_xfer_waiting){
             .offer = *offer, .came_ns = convoy_now_ns(), .peer = index, .generation = peer->generation};
         convoy_xfer_wake(engine);
+    }
+}
+
+void convoy_xfer_on_staged(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, uint64_t serial)
+{
+    uint32_t index = (uint32_t)(peer - engine->peers);
+    for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
+        struct convoy_xfer_entry *entry = &engine->entries[at];
+        if (entry->kind == CONVOY_XFER_LOAD && entry->peer == index && entry->serial == serial && entry->is_early &&
+            entry->mode == CONVOY_LOAD_VIEW && entry->state == CONVOY_TRANSFER_LOADING) {
+            look_at_mark(engine, entry);
+            return;
+        }
     }
 }
 

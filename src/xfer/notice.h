@@ -9,6 +9,7 @@
  *   GRANT     answer to ASK                           BACK      I touch it no more
  *   WITHDRAW  I do not wait for it any more           ASK       may I read what this descriptor names
  *   RAW       copy this into your memory              RAW_DONE  it is there, or why not
+ *   STAGED    what was offered early is all there
  *                                                     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
  *   either way: QUERY, ANSWER, GOODBYE; between hosts HELLO, the first
  *
@@ -35,6 +36,7 @@ enum convoy_say {
     CONVOY_SAY_GOODBYE,
     CONVOY_SAY_ROOM,
     CONVOY_SAY_HELLO,
+    CONVOY_SAY_STAGED,
     CONVOY_SAY_TYPES,
 };
 
@@ -60,7 +62,7 @@ struct convoy_offer {
 
 #define CONVOY_REPLY_BACK 1u /* TAKEN: and BACK in one */
 
-/* TAKEN, BACK, WITHDRAW, GRANT, RAW_DONE, ANSWER */
+/* TAKEN, BACK, WITHDRAW, GRANT, RAW_DONE, ANSWER, STAGED */
 struct convoy_reply {
     uint64_t serial;
     uint64_t cookie;

@@ -47,7 +47,7 @@ extern const struct convoy_lane convoy_lane_near;
 
 #define CONVOY_XFER_NOBODY UINT32_MAX /* no entry, no peer */
 #define CONVOY_XFER_INLINE_BYTES (256u << 10) /* copied at once by whoever comes; more goes to the copier or a waiter */
-#define CONVOY_XFER_EARLY_BYTES (4u << 20)  /* from here on a send with a stage of its own is offered before it is staged */
+#define CONVOY_XFER_EARLY_BYTES (1u << 20)  /* from here on a send with a stage of its own is offered before it is staged */
 #define CONVOY_XFER_CHUNK_BYTES (1u << 20)  /* that the mark moves by */
 #define CONVOY_XFER_DIALS 16u
 #define CONVOY_XFER_TIMELINE 256u /* requests that ended, kept for the timeline */
@@ -452,6 +452,8 @@ void convoy_xfer_stage_poll(struct convoy_xfer *engine, struct convoy_xfer_entry
 void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_stage_retire(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, enum convoy_lease_end end);
 void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+/* What it has offered early is there. */
+void convoy_xfer_send_staged(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_send_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_send_withdraw(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_send_returned(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
@@ -460,6 +462,8 @@ void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 void convoy_xfer_on_ask(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ask *ask);
 void convoy_xfer_on_query(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ask *ask);
 void convoy_xfer_on_offer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_offer *offer);
+/* A view of what was offered early is complete; says nothing of one that is not. */
+void convoy_xfer_on_staged(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, uint64_t serial);
 void convoy_xfer_on_withdraw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
                              const struct convoy_reply *reply);
 void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply);
@@ -499,6 +503,8 @@ void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_sl
 /* -- progress.c -- */
 /* All that can be done now: messages, deadlines, retries. With far peers it gives the lock up meanwhile. */
 void convoy_xfer_pump(struct convoy_xfer *engine);
+/* Only what peers on this host have said: never gives the lock up. */
+void convoy_xfer_hear(struct convoy_xfer *engine);
 /* One notice as it came. false: it is none, and the peer is lost. */
 bool convoy_xfer_take(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry);
 /* Wakes host threads that wait for something to end. */

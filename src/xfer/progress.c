@@ -63,6 +63,9 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
     case CONVOY_SAY_HELLO:
         peer->is_shy = false;
         break;
+    case CONVOY_SAY_STAGED:
+        convoy_xfer_on_staged(engine, peer, notice->body.reply.serial);
+        break;
     case CONVOY_SAY_NONE:
     case CONVOY_SAY_TYPES:
         break;
@@ -99,6 +102,15 @@ static void pump_peer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
         }
         if (!convoy_xfer_take(engine, peer, status == CONVOY_RING_OK ? &entry : NULL)) {
             return;
+        }
+    }
+}
+
+void convoy_xfer_hear(struct convoy_xfer *engine)
+{
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        if (engine->peers[i].ring_memory != NULL) {
+            pump_peer(engine, &engine->peers[i]);
         }
     }
 }
@@ -249,11 +261,7 @@ void convoy_xfer_pump(struct convoy_xfer *engine)
             convoy_xfer_kick(engine);
         }
     }
-    for (uint32_t i = 0; i < engine->peer_top; i++) {
-        if (engine->peers[i].ring_memory != NULL) {
-            pump_peer(engine, &engine->peers[i]);
-        }
-    }
+    convoy_xfer_hear(engine);
     if (engine->far != NULL) {
         convoy_far_pump(engine);
     }

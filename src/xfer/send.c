@@ -79,6 +79,13 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
     say_order(engine, entry);
 }
 
+void convoy_xfer_send_staged(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    struct convoy_xfer_notice notice = {.type = CONVOY_SAY_STAGED};
+    notice.body.reply = (struct convoy_reply){.serial = convoy_xfer_entry_handle(entry), .attempt = entry->attempt};
+    convoy_xfer_say(engine, &engine->peers[entry->peer], &notice);
+}
+
 void convoy_xfer_send_withdraw(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_WITHDRAW};

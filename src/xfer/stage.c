@@ -76,10 +76,22 @@ static const char *keep_text(char **room, const char *text, size_t length)
     return kept;
 }
 
-static void fill_tensor(struct convoy_tensor *tensor, const struct convoy_tensor_source *source, char **room)
+/* The type by its name, which mostly is that of the tensor before (NULL: there is none). */
+static const struct convoy_dtype *find_dtype(const struct convoy_tensor_source *source,
+                                             const struct convoy_tensor_source *before,
+                                             const struct convoy_dtype *known)
 {
+    if (before != NULL && before->dtype_length == source->dtype_length &&
+        memcmp(before->dtype, source->dtype, source->dtype_length) == 0) {
+        return known;
+    }
     const struct convoy_dtype *dtype = convoy_dtype_by_name(source->dtype, source->dtype_length);
-    dtype = dtype != NULL ? dtype : convoy_dtype_by_safetensors(source->dtype, source->dtype_length);
+    return dtype != NULL ? dtype : convoy_dtype_by_safetensors(source->dtype, source->dtype_length);
+}
+
+static void fill_tensor(struct convoy_tensor *tensor, const struct convoy_tensor_source *source,
+                        const struct convoy_dtype *dtype, char **room)
+{
     tensor->name = keep_text(room, source->name, source->name_length);
     tensor->name_length = (uint32_t)source->name_length;
     tensor->dtype = dtype != NULL ? dtype->id : CONVOY_DTYPE_OPAQUE;
@@ -156,8 +168,10 @@ static int32_t make_manifest(const struct convoy_stage *stage, struct convoy_man
     if (manifest == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a manifest of %zu tensors", stage->tensor_count);
     }
+    const struct convoy_dtype *dtype = NULL;
     for (size_t i = 0; i < stage->tensor_count; i++) {
-        fill_tensor(&manifest->tensors[i], &stage->tensors[i], &room);
+        dtype = find_dtype(&stage->tensors[i], i != 0 ? &stage->tensors[i - 1] : NULL, dtype);
+        fill_tensor(&manifest->tensors[i], &stage->tensors[i], dtype, &room);
     }
     fill_lists(manifest, stage, &room);
     *manifest_out = manifest;
@@ -182,7 +196,10 @@ static int32_t make_piece(struct convoy_copy_piece *piece, const struct convoy_t
                           const struct convoy_tensor *tensor, size_t index, struct convoy_error *error)
 {
     const struct convoy_dtype *dtype = convoy_dtype_by_id(tensor->dtype);
-    *piece = (struct convoy_copy_piece){.from = source->data, .to = tensor->offset, .bytes = tensor->bytes};
+    piece->from = source->data;
+    piece->to = tensor->offset;
+    piece->bytes = tensor->bytes;
+    piece->rank = 0;
     if (tensor->bytes != 0 && source->data == NULL) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "stage.tensors[%zu].data is NULL with %llu bytes", index,
                                 (unsigned long long)tensor->bytes);
@@ -210,6 +227,15 @@ static int32_t make_piece(struct convoy_copy_piece *piece, const struct convoy_t
     return CONVOY_OK;
 }
 
+/* Tensors that lie side by side at both ends, as those of one storage do, are copied as one. */
+static bool join_pieces(struct convoy_copy_piece *first, const struct convoy_copy_piece *second)
+{
+    bool is_joined = first->rank == 0 && second->rank == 0 && first->bytes != 0 && first->from + first->bytes == second->from &&
+                     first->to + first->bytes == second->to;
+    first->bytes += is_joined ? second->bytes : 0;
+    return is_joined;
+}
+
 static int32_t make_pieces(const struct convoy_stage *stage, const struct convoy_manifest *manifest,
                            struct convoy_xfer_entry *entry, struct convoy_error *error)
 {
@@ -224,10 +250,12 @@ static int32_t make_pieces(const struct convoy_stage *stage, const struct convoy
         entry->pieces = pieces;
         entry->piece_room = count;
     }
-    entry->piece_count = count;
+    uint32_t made = 0;
     for (uint32_t i = 0; i < count && status == CONVOY_OK; i++) {
-        status = make_piece(&entry->pieces[i], &stage->tensors[i], &manifest->tensors[i], i, error);
+        status = make_piece(&entry->pieces[made], &stage->tensors[i], &manifest->tensors[i], i, error);
+        made += made == 0 || !join_pieces(&entry->pieces[made - 1], &entry->pieces[made]);
     }
+    entry->piece_count = made;
     return status;
 }
 
@@ -242,6 +270,7 @@ static int32_t take_room(struct convoy_xfer *engine, struct convoy_xfer_entry *e
         .now_ns = entry->times_ns[CONVOY_TIME_STARTED],
         .deadline_ns = CONVOY_LEASE_NEVER, /* the entry's own deadline ends it: that one knows who still uses it */
     };
+    convoy_xfer_hear(engine); /* what was given back may be had again; and of that, what was used last is warm */
     int32_t status = convoy_pool_take(engine->pool, &request, &entry->slot, error);
     if (status == CONVOY_OK) {
         request.bytes = CONVOY_MARK_BYTES + note_bytes;

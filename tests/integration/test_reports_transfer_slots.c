@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#define FRAGMENTS 2000u /* of 512 bytes: less than what is offered before it is staged */
+
 #define MIB (1u << 20)
 #define WRITERS 4u
 
@@ -337,8 +339,8 @@ static void test_reports_fragments_are_moved_as_one(void **state)
     (void)state;
     struct two *two = two_open();
     static struct convoy_raw_piece pieces[BYTES / 16];
-    static struct convoy_tensor_source tensors[4096];
-    static char names[4096][8];
+    static struct convoy_tensor_source tensors[FRAGMENTS];
+    static char names[FRAGMENTS][8];
     const uint64_t shape = 16;
     convoy_transfer staged = stage_one(two, "fragments");
     const uint8_t *source = staged_address(two->sender, staged);
@@ -357,7 +359,7 @@ static void test_reports_fragments_are_moved_as_one(void **state)
     EXPECT_EQUAL(engine_counter(two->receiver, "raw_orders"), 1);
     release(two->receiver, slot.transfer);
     release(two->sender, staged);
-    for (uint32_t i = 0; i < 4096; i++) {
+    for (uint32_t i = 0; i < FRAGMENTS; i++) {
         (void)snprintf(names[i], sizeof names[i], "t%u", i);
         tensors[i] = engine_tensor(two->memory + 16 * i, &shape);
         tensors[i].name = names[i];
@@ -365,7 +367,7 @@ static void test_reports_fragments_are_moved_as_one(void **state)
     }
     uint64_t messages[2];
     for (uint32_t round = 0; round < 2; round++) {
-        const struct convoy_stage stage = engine_stage("many", tensors, round == 0 ? 1 : 4096);
+        const struct convoy_stage stage = engine_stage("many", tensors, round == 0 ? 1 : FRAGMENTS);
         const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer};
         uint64_t before = engine_counter(two->sender, "control_messages") + engine_counter(two->receiver, "control_messages");
         convoy_transfer sent = 0;

@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -41,6 +42,28 @@ static void test_name_refuses_controls_and_what_is_no_utf8(void **state)
     assert_false(convoy_utf8_is_clean("a\0b", 3));
 }
 
+/* Whatever plain text stands around it: words are looked at whole. */
+static void test_name_is_looked_at_up_to_its_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is_clean;
+    } rows[] = {{"x", true}, {"\xc3\xa9", true}, {"\xf0\x9f\x9a\x8b", true}, {"\x01", false}, {"\x7f", false},
+                {"\xff", false}, {"\xc3", false}, {"\xc2\x80", false}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        for (size_t before = 0; before <= 24; before++) {
+            for (size_t behind = 0; behind <= 24; behind++) {
+                char text[64];
+                size_t length = strlen(rows[i].text);
+                memset(text, 'a', sizeof text);
+                memcpy(text + before, rows[i].text, length);
+                assert_int_equal(convoy_utf8_is_clean(text, before + length + behind), rows[i].is_clean);
+            }
+        }
+    }
+}
+
 static void test_name_is_cut_between_characters(void **state)
 {
     (void)state;
@@ -55,6 +78,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_name_clean_texts),
         cmocka_unit_test(test_name_refuses_controls_and_what_is_no_utf8),
+        cmocka_unit_test(test_name_is_looked_at_up_to_its_ends),
         cmocka_unit_test(test_name_is_cut_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
