@@ -20,7 +20,7 @@ RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
 
-CORE_SOURCES := copy error fault latency log memory negotiate settings status utf8
+CORE_SOURCES := copy copy_choice error fault latency log memory negotiate settings status utf8
 NET_SOURCES := auth bootstrap bulk bulk_describe bulk_notice bulk_peer bulk_pump bulk_receive bulk_rma bulk_send bulk_stream bulk_wire dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_rma link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal seat segment stall stats stats_prometheus wait
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
@@ -45,7 +45,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy copy lease pool ring xfer_descriptor xfer_peers xfer_state xfer_wire landing
+UNIT_TESTS += buddy copy copy_choice lease pool ring xfer_descriptor xfer_peers xfer_state xfer_wire landing
 DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
 # Unit tests of bulk with both sides in one thread (tests/lib/fake_wire.c).
