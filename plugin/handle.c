@@ -4,9 +4,12 @@
 #include "core/error.h"
 
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #define READER_TRIES 100000u /* a call that is inside settles the record as soon as it has contributed */
+#define READER_YIELDS 100u
+#define READER_MOMENT_NS 20000
 
 bool convoy_handle_is_forked(const _Atomic uint32_t *alive)
 {
@@ -54,7 +57,8 @@ static int32_t group_refuse_phase(const struct convoy_group *group, struct convo
 
 bool convoy_group_wait_reader(struct convoy_group *group)
 {
-    for (;;) { /* a reader copies one round and leaves */
+    const struct timespec moment = {.tv_nsec = READER_MOMENT_NS};
+    for (uint32_t tries = 0;; tries++) { /* a reader copies one round and leaves */
         uint32_t inside = 0;
         if (atomic_compare_exchange_strong(&group->inside, &inside, 1)) {
             return true;
@@ -62,7 +66,11 @@ bool convoy_group_wait_reader(struct convoy_group *group)
         if (inside == 1) {
             return false;
         }
-        (void)sched_yield();
+        if (tries < READER_YIELDS) {
+            (void)sched_yield();
+        } else { /* it may have a lower priority than this thread, for which a yield is none */
+            (void)nanosleep(&moment, NULL);
+        }
     }
 }
 
