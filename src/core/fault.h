@@ -95,6 +95,7 @@
     X(prealloc_shrinks)            /* goes back with the size that was used */                                         \
     X(reserved_part_kept)          /* the same at the engine */                                                        \
     X(filled_slot_open)            /* for raw writes */                                                                \
+    X(written_bytes_added)         /* a piece that comes twice stands for one that is missing */                       \
     X(reader_not_counted)          /* a release frees under it */                                                      \
     X(swept_in_flight)             /* a staged lease expires under a send */                                           \
     X(offer_taken_twice)                                                                                               \

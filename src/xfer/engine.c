@@ -270,6 +270,10 @@ static void destroy(struct convoy_xfer *engine)
         convoy_memory_free(engine->entries[i].room);
         convoy_memory_free(engine->entries[i].manifest_room.memory);
         convoy_memory_free(engine->entries[i].pieces);
+        convoy_extents_free(&engine->entries[i].written);
+    }
+    for (uint32_t i = 0; engine->preallocs != NULL && i < engine->options.prealloc_count; i++) {
+        convoy_extents_free(&engine->preallocs[i].written);
     }
     convoy_xfer_door_close(engine);
     convoy_local_socket_fini(&engine->local);

@@ -23,9 +23,10 @@ static struct convoy_far_raw *find(const struct convoy_xfer *engine, uint32_t pe
 }
 
 /* Nothing lands any more from here on; the memory is its owner's again. */
-static void end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t written_bytes)
+static bool end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t written_bytes)
 {
     struct convoy_far_raw **at = &engine->far->raws;
+    bool is_kept = true;
     while (*at != raw) {
         at = &(*at)->next;
     }
@@ -33,12 +34,15 @@ static void end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t
     convoy_landing_close(engine->far->landings, raw->landing);
     convoy_bulk_barrier(engine->far->bulk);
     if (raw->slot.lease != CONVOY_LEASE_NONE) {
-        convoy_xfer_slot_written(engine, &raw->slot, written_bytes);
+        uint64_t from = raw->order.target - (uint64_t)(uintptr_t)raw->slot.address;
+        const struct convoy_extent part = {from, from + written_bytes};
+        is_kept = convoy_xfer_slot_written(engine, &raw->slot, &part, written_bytes != 0);
         (void)convoy_pool_unrefer(engine->pool, raw->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
     } else {
         engine->range_copies--;
     }
     convoy_memory_free(raw);
+    return is_kept;
 }
 
 static int32_t begin(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_order *order,
@@ -58,7 +62,11 @@ static int32_t begin(struct convoy_xfer *engine, uint32_t peer, const struct con
         return CONVOY_BUSY;
     }
     if (slot->lease != CONVOY_LEASE_NONE) { /* the slot's memory stays until nothing can land there */
-        (void)convoy_pool_refer(engine->pool, slot->lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
+        if (convoy_pool_refer(engine->pool, slot->lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL) != CONVOY_OK) {
+            convoy_landing_close(engine->far->landings, raw->landing); /* it was told to nobody */
+            convoy_memory_free(raw);
+            return CONVOY_BUSY;
+        }
     } else {
         engine->range_copies++;
     }
@@ -112,8 +120,8 @@ bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number)
     uint64_t cookie = raw->order.cookie;
     engine->far->done[engine->far->done_count++ % CONVOY_FAR_DONE] =
         (struct convoy_far_done){.cookie = cookie, .peer = raw->peer, .generation = peer->generation};
-    end(engine, raw, raw->order.bytes);
-    convoy_xfer_raw_done(engine, peer, cookie, CONVOY_OK);
+    bool is_kept = end(engine, raw, raw->order.bytes);
+    convoy_xfer_raw_done(engine, peer, cookie, is_kept ? CONVOY_OK : CONVOY_LIMIT);
     convoy_xfer_wake(engine);
     return true;
 }
@@ -122,7 +130,7 @@ bool convoy_far_raw_withdraw(struct convoy_xfer *engine, uint32_t peer, uint64_t
 {
     struct convoy_far_raw *raw = engine->far != NULL ? find(engine, peer, cookie) : NULL;
     if (raw != NULL) {
-        end(engine, raw, 0);
+        (void)end(engine, raw, 0);
     }
     return raw != NULL;
 }
@@ -133,7 +141,7 @@ void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now
     while (raw != NULL) {
         struct convoy_far_raw *next = raw->next;
         if (peer != CONVOY_XFER_NOBODY ? raw->peer == peer : raw->deadline_ns <= now_ns) {
-            end(engine, raw, 0);
+            (void)end(engine, raw, 0);
         } else if (peer == CONVOY_XFER_NOBODY) {
             convoy_xfer_timer(engine, raw->deadline_ns);
         }

@@ -17,6 +17,7 @@
 #include "pool/pool.h"
 #include "xfer/descriptor.h"
 #include "xfer/engine.h"
+#include "xfer/extents.h"
 #include "xfer/introduce.h"
 #include "xfer/notice.h"
 #include "xfer/state.h"
@@ -159,7 +160,7 @@ struct convoy_xfer_entry {
     uint64_t payload_bytes;
     uint64_t moved_bytes;
     uint64_t followed_bytes; /* load: done of what is still being staged */
-    uint64_t filled_bytes; /* slot: written by peers */
+    struct convoy_extents written; /* slot: by peers; its memory stays for the next */
     uint64_t checksum;
     uint64_t times_ns[CONVOY_TIMES];
     struct convoy_slot slot; /* in the own pool; lease NONE = none */
@@ -232,7 +233,7 @@ struct convoy_xfer_range {
 
 struct convoy_xfer_prealloc {
     struct convoy_slot slot;
-    uint64_t filled_bytes; /* written before a request took it */
+    struct convoy_extents written; /* before a request took it */
     bool is_taken;
 };
 
@@ -494,7 +495,9 @@ int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_or
 void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 /* The request whose slot it is; NULL: none yet. */
 struct convoy_xfer_entry *convoy_xfer_slot_owner(struct convoy_xfer *engine, convoy_lease lease);
-void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes);
+/* Where peers have written into it, in order. false: not all of that can be kept in mind, so it counts as not written. */
+bool convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, const struct convoy_extent *parts,
+                              uint32_t count);
 
 /* -- progress.c -- */
 /* All that can be done now: messages, deadlines, retries. With far peers it gives the lock up meanwhile. */

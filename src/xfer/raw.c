@@ -200,7 +200,9 @@ void convoy_xfer_copy_run(struct convoy_xfer *engine)
     engine->copying_count--;
     engine->counters[CONVOY_XFER_COUNT_copied_bytes] += copy->order.bytes;
     if (copy->slot.lease != CONVOY_LEASE_NONE) {
-        convoy_xfer_slot_written(engine, &copy->slot, is_whole ? copy->order.bytes : 0);
+        uint64_t from = copy->order.target - (uint64_t)(uintptr_t)copy->slot.address;
+        const struct convoy_extent part = {from, from + copy->order.bytes};
+        is_whole = convoy_xfer_slot_written(engine, &copy->slot, &part, is_whole) && is_whole;
         (void)convoy_pool_unrefer(engine->pool, copy->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
     } else {
         engine->range_copies--;
