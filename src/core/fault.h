@@ -114,6 +114,8 @@
     X(abort_not_told)                                                                                                  \
     X(any_target_taken)                                                                                                \
     X(push_copied_twice)           /* said again, while it waits or runs */                                            \
+    X(first_part_checked)          /* of a list, and no other */                                                       \
+    X(closed_not_believed)         /* that it has given back all */                                                    \
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
     X(strides_ignored)                                                                                                 \
     X(completion_told_again)                                                                                           \

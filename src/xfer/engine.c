@@ -24,6 +24,7 @@
 #define PEERS_MAX 1024u
 #define PREALLOC_MAX 256u
 #define NOTE_BLOCK 1024u
+#define RAW_LISTS_MAX 256u /* of raw parts, at a time */
 #define NOTE_BYTES_EACH 4096u
 #define NOTE_BYTES_MIN (UINT64_C(4) << 20)
 #define STREAM_FROM (UINT64_C(4) << 20) /* until it is measured: larger than the caches next to a core */
@@ -136,7 +137,7 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
         .kind = CONVOY_POOL_SHARED,
         .bytes = notes,
         .block_bytes = NOTE_BLOCK,
-        .lease_max = 2 * options->transfer_max + 1, /* descriptors, and lists of raw parts */
+        .lease_max = options->transfer_max + 1 + RAW_LISTS_MAX,
         .reference_max = 1,
     };
     const struct convoy_pool_request token = {

@@ -437,6 +437,15 @@ int32_t convoy_view_open(int pool_fd, int notes_fd, struct convoy_view **view_ou
 bool convoy_view_try_process(struct convoy_view *view, const struct convoy_introduction *introduction, pid_t pid, int pid_fd);
 /* Copies payload out of it, mapped or not. false: its process is gone, or forbids it. */
 bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from);
+#define CONVOY_VIEW_PARTS_MAX 64u
+struct convoy_view_part {
+    uint64_t offset;
+    void *to;
+    uint64_t bytes;
+};
+/* Several at once, up to CONVOY_VIEW_PARTS_MAX. */
+bool convoy_view_read_parts(const struct convoy_view *view, const struct convoy_view_part *parts, uint32_t count,
+                            size_t stream_from);
 bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES]);
 void convoy_view_put(struct convoy_view *view);
 

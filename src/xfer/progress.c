@@ -62,7 +62,7 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
         convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, false);
         break;
     case CONVOY_SAY_CLOSED:
-        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, true);
+        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, !CONVOY_MUTATED(closed_not_believed));
         break;
     case CONVOY_SAY_ROOM:
         convoy_far_on_room(engine, peer, &notice->body.room);

@@ -162,6 +162,10 @@ int32_t convoy_raw_copy_add(struct convoy_xfer *engine, struct convoy_raw_copy *
 {
     uint64_t there = copy->view != NULL ? copy->view->pool_bytes : copy->bytes;
     bool is_readable = part->bytes <= there && part->offset <= there - part->bytes;
+    if (copy->count != 0 && CONVOY_MUTATED(first_part_checked)) {
+        copy->pieces[copy->count++] = (struct convoy_raw_piece_in){.part = *part};
+        return CONVOY_OK;
+    }
     if (part->bytes == 0 || !is_readable || part->target > UINT64_MAX - part->bytes) {
         return CONVOY_INVALID_ARGUMENT;
     }
@@ -260,18 +264,40 @@ void convoy_raw_copy_cancel(struct convoy_xfer *engine, struct convoy_raw_copy *
 
 /* -- copying ------------------------------------------------------------------------------------------------------- */
 
-static bool copy_all(const struct convoy_xfer *engine, const struct convoy_raw_copy *copy)
+/* What came from another host. */
+static void copy_room(const struct convoy_xfer *engine, const struct convoy_raw_copy *copy)
 {
     for (uint32_t i = 0; i < copy->count; i++) {
         const struct convoy_raw_part *part = &copy->pieces[i].part;
-        void *to = (void *)(uintptr_t)part->target;
-        if (copy->view == NULL) {
-            convoy_copy(to, copy->room + copy->list_bytes + part->offset, part->bytes, engine->stream_from);
-        } else if (!convoy_view_read(copy->view, part->offset, to, part->bytes, engine->stream_from)) {
-            return false;
+        convoy_copy((void *)(uintptr_t)part->target, copy->room + copy->list_bytes + part->offset, part->bytes,
+                    engine->stream_from);
+    }
+}
+
+/* false: the sender's process can be read no more. */
+static bool copy_view(const struct convoy_xfer *engine, const struct convoy_raw_copy *copy)
+{
+    struct convoy_view_part parts[CONVOY_VIEW_PARTS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < copy->count; i++) {
+        const struct convoy_raw_part *part = &copy->pieces[i].part;
+        parts[count++] = (struct convoy_view_part){part->offset, (void *)(uintptr_t)part->target, part->bytes};
+        if (count == CONVOY_VIEW_PARTS_MAX || i + 1 == copy->count) {
+            if (!convoy_view_read_parts(copy->view, parts, count, engine->stream_from)) {
+                return false;
+            }
+            count = 0;
         }
     }
     return true;
+}
+
+static bool copy_all(const struct convoy_xfer *engine, const struct convoy_raw_copy *copy)
+{
+    if (copy->view == NULL) {
+        copy_room(engine, copy);
+    }
+    return copy->view == NULL || copy_view(engine, copy);
 }
 
 static bool is_before(const struct convoy_raw_piece_in *one, const struct convoy_raw_piece_in *other)
