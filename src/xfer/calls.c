@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/utf8.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <string.h>
 

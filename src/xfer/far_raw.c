@@ -58,7 +58,8 @@ static bool end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t
 }
 
 /* BUSY: no landing is free. */
-static int32_t open_landing(struct convoy_xfer *engine, const struct convoy_far_raw *given, const struct convoy_landing_place *place)
+static int32_t open_landing(struct convoy_xfer *engine, const struct convoy_far_raw *given,
+                            const struct convoy_landing_place *place)
 {
     struct convoy_far_raw *raw = convoy_memory_zalloc(sizeof *raw);
     if (raw == NULL) {
@@ -85,11 +86,14 @@ int32_t convoy_far_raw_begin(struct convoy_xfer *engine, struct convoy_xfer_peer
     const struct convoy_landing_place place = {
         .peer = raw.peer, .payload = (uint8_t *)(uintptr_t)order->target, .payload_bytes = order->bytes};
     bool is_slot = slot->lease != CONVOY_LEASE_NONE;
-    /* The slot's memory stays until nothing can land there. */
-    if (is_slot && convoy_pool_refer(engine->pool, slot->lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL) != CONVOY_OK) {
+    int32_t status = CONVOY_OK;
+    if (is_slot) { /* its memory stays until nothing can land there */
+        status = convoy_pool_refer(engine->pool, slot->lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
+    }
+    if (status != CONVOY_OK) {
         return CONVOY_BUSY;
     }
-    int32_t status = open_landing(engine, &raw, &place);
+    status = open_landing(engine, &raw, &place);
     if (is_slot && status != CONVOY_OK) {
         (void)convoy_pool_unrefer(engine->pool, slot->lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
     } else if (!is_slot && status == CONVOY_OK) {

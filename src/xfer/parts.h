@@ -437,15 +437,6 @@ int32_t convoy_view_open(int pool_fd, int notes_fd, struct convoy_view **view_ou
 bool convoy_view_try_process(struct convoy_view *view, const struct convoy_introduction *introduction, pid_t pid, int pid_fd);
 /* Copies payload out of it, mapped or not. false: its process is gone, or forbids it. */
 bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from);
-#define CONVOY_VIEW_PARTS_MAX 64u
-struct convoy_view_part {
-    uint64_t offset;
-    void *to;
-    uint64_t bytes;
-};
-/* Several at once, up to CONVOY_VIEW_PARTS_MAX. */
-bool convoy_view_read_parts(const struct convoy_view *view, const struct convoy_view_part *parts, uint32_t count,
-                            size_t stream_from);
 bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES]);
 void convoy_view_put(struct convoy_view *view);
 
@@ -509,26 +500,6 @@ struct convoy_xfer_entry *convoy_xfer_slot_owner(struct convoy_xfer *engine, con
 /* Where peers have written into it, in order. false: not all of that can be kept in mind, so it counts as not written. */
 bool convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, const struct convoy_extent *parts,
                               uint32_t count);
-
-/* -- orders.c -- */
-void convoy_xfer_order_add(struct convoy_xfer *engine, struct convoy_xfer_order *order);
-/* timeout_ns 0: the engine's. */
-uint64_t convoy_xfer_order_deadline(const struct convoy_xfer *engine, uint64_t timeout_ns);
-/* Takes it out of the list again, whatever comes. */
-int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_order *order, uint64_t deadline_ns,
-                               struct convoy_error *error);
-/* RAW_DONE, ANSWER */
-void convoy_xfer_on_answer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply);
-/* BACK of what is no transfer. false: it is no order either. */
-bool convoy_xfer_order_back(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply);
-
-/* -- ranges.c -- */
-/* The registered range that holds all of it, or NULL. */
-struct convoy_xfer_range *convoy_xfer_range_find(const struct convoy_xfer *engine, uint64_t address, uint64_t bytes);
-/* Whether any of it is registered. */
-bool convoy_xfer_range_touches(const struct convoy_xfer *engine, uint64_t address, uint64_t bytes);
-/* One part more, or less, is read or written there. */
-void convoy_xfer_range_use(const struct convoy_xfer *engine, uint64_t address, bool is_begun);
 
 /* -- progress.c -- */
 /* All that can be done now: messages, deadlines, retries. With far peers it gives the lock up meanwhile. */

@@ -2,7 +2,7 @@
 /* Memory of the host's that it has registered, so that raw transfers may read and write there. */
 #include "core/error.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <string.h>
 

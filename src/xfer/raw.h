@@ -129,4 +129,35 @@ void convoy_raw_copy_run(struct convoy_xfer *engine, struct convoy_raw_copy *cop
 /* Takes one that does not run out of the list. */
 void convoy_raw_copy_cancel(struct convoy_xfer *engine, struct convoy_raw_copy *copy);
 
+/* -- orders.c -- */
+void convoy_xfer_order_add(struct convoy_xfer *engine, struct convoy_xfer_order *order);
+/* timeout_ns 0: the engine's. */
+uint64_t convoy_xfer_order_deadline(const struct convoy_xfer *engine, uint64_t timeout_ns);
+/* Takes it out of the list again, whatever comes. */
+int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_order *order, uint64_t deadline_ns,
+                               struct convoy_error *error);
+/* RAW_DONE, ANSWER */
+void convoy_xfer_on_answer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply);
+/* BACK of what is no transfer. false: it is no order either. */
+bool convoy_xfer_order_back(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply);
+
+/* -- ranges.c -- */
+/* The registered range that holds all of it, or NULL. */
+struct convoy_xfer_range *convoy_xfer_range_find(const struct convoy_xfer *engine, uint64_t address, uint64_t bytes);
+/* Whether any of it is registered. */
+bool convoy_xfer_range_touches(const struct convoy_xfer *engine, uint64_t address, uint64_t bytes);
+/* One part more, or less, is read or written there. */
+void convoy_xfer_range_use(const struct convoy_xfer *engine, uint64_t address, bool is_begun);
+
+/* -- view.c -- (no lock) */
+#define CONVOY_VIEW_PARTS_MAX 64u
+struct convoy_view_part {
+    uint64_t offset;
+    void *to;
+    uint64_t bytes;
+};
+/* Several at once, up to CONVOY_VIEW_PARTS_MAX. */
+bool convoy_view_read_parts(const struct convoy_view *view, const struct convoy_view_part *parts, uint32_t count,
+                            size_t stream_from);
+
 #endif

@@ -3,7 +3,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/fault.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "core/fault.h"
 #include "core/memory.h"
 #include "net/shared_file.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -325,7 +325,8 @@ static void run_raw(const struct rank *rank, void *argument)
         push_raw(rank, engine, peer);
         rank_barrier(rank);
     } else {
-        struct convoy_reserved_slot slots[2] = {reserve_bytes(engine, "raw", RAW_BYTES), reserve_bytes(engine, "to address", RAW_BYTES)};
+        struct convoy_reserved_slot slots[2] = {reserve_bytes(engine, "raw", RAW_BYTES),
+                                                reserve_bytes(engine, "to address", RAW_BYTES)};
         EXPECT_OK(engine->table->memory_register(engine->handle, registered, RAW_BYTES, &engine->error), &engine->error);
         shared->numbers[1] = (uint64_t)(uintptr_t)slots[0].address;
         shared->numbers[2] = (uint64_t)(uintptr_t)registered;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an engine takes from a peer only with a proof: an answer, memory that came as a file, memory read out of a process. */
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
