@@ -460,7 +460,9 @@ static int32_t table_transfer_sync(convoy_transfer_engine *engine, const struct 
     if (status == CONVOY_OK) {
         status = convoy_xfer_raw(engine->xfer, &full, timeout_ns, error);
     }
-    convoy_memory_free(pieces.copy);
+    if (pieces.copy != NULL) {
+        convoy_memory_free(pieces.copy);
+    }
     return convoy_transfer_engine_leave(engine, status);
 }
 

@@ -375,17 +375,20 @@ struct convoy_transfer_table {
     int32_t (*completions)(convoy_transfer_engine *engine, struct convoy_completion *completions_out, size_t stride,
                            size_t capacity, size_t *count_out, struct convoy_error *error);
 
-    /* Memory of the host's that raw transfers may touch. The same range again counts; BUSY: it overlaps another.
-     * [any thread; never blocks; allocates; open; since 1.0] */
+    /* Memory of the host's that raw transfers may touch. The same range again counts; BUSY: it overlaps another, or, at
+     * deregister, it is read or written by one right now. [any thread; never blocks; allocates; open; since 1.0] */
     int32_t (*memory_register)(convoy_transfer_engine *engine, void *memory, uint64_t bytes,
                                struct convoy_error *error);
     int32_t (*memory_deregister)(convoy_transfer_engine *engine, void *memory, uint64_t bytes,
                                  struct convoy_error *error);
 
-    /* Writes pieces into a peer's memory and returns once they are there. NOT_FOUND: a target lies in no live slot and no
-     * registered range of the peer, or in more than one. INVALID_ARGUMENT: a source that is none of this engine's. A push
-     * that begins after the target was given to another owner cannot be told apart: send knows owners, this does not.
-     * [any thread; blocks up to timeout_ns, which starts anew with every piece; open; since 1.0] */
+    /* Writes pieces into a peer's memory and returns once they are there. Pieces go together, up to 1,024 or 4 MiB of
+     * registered memory at a time, each time all of them or none. NOT_FOUND: a target lies in no live slot and no registered
+     * range of the peer, or in more than one. INVALID_ARGUMENT: a source that is none of this engine's. LIMIT: the pieces are
+     * there, but leave a slot written in more than 16,384 separate parts, so that some of it counts as not written. Memory
+     * that a peer may still read after TIMED_OUT or PEER_LOST stays quarantined until it has answered or is proven dead.
+     * A push that begins after the target was given to another owner cannot be told apart: send knows owners, this does not.
+     * [any thread; blocks up to timeout_ns in all; allocates; open; since 1.0] */
     int32_t (*transfer_sync)(convoy_transfer_engine *engine, const struct convoy_raw *raw, uint64_t timeout_ns,
                              struct convoy_error *error);
 };

@@ -95,6 +95,7 @@
     X(prealloc_shrinks)            /* goes back with the size that was used */                                         \
     X(reserved_part_kept)          /* the same at the engine */                                                        \
     X(filled_slot_open)            /* for raw writes */                                                                \
+    X(written_bytes_added)         /* a piece that comes twice stands for one that is missing */                       \
     X(reader_not_counted)          /* a release frees under it */                                                      \
     X(swept_in_flight)             /* a staged lease expires under a send */                                           \
     X(offer_taken_twice)                                                                                               \
@@ -113,6 +114,8 @@
     X(abort_not_told)                                                                                                  \
     X(any_target_taken)                                                                                                \
     X(push_copied_twice)           /* said again, while it waits or runs */                                            \
+    X(first_part_checked)          /* of a list, and no other */                                                       \
+    X(closed_not_believed)         /* that it has given back all */                                                    \
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
     X(strides_ignored)                                                                                                 \
     X(completion_told_again)                                                                                           \

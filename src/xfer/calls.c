@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/utf8.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <string.h>
 
@@ -237,7 +237,7 @@ static int32_t answer_there(struct convoy_xfer *engine, const struct convoy_tran
     convoy_xfer_order_add(engine, &order);
     notice.body.ask = (struct convoy_ask){.cookie = order.cookie, .digest = digest, .attempt = query->attempt};
     convoy_xfer_say(engine, peer, &notice);
-    int32_t status = convoy_xfer_order_wait(engine, &order, timeout_ns, error);
+    int32_t status = convoy_xfer_order_wait(engine, &order, convoy_xfer_order_deadline(engine, timeout_ns), error);
     if (status == CONVOY_OK) {
         answer_out->status = order.reply.status;
         answer_out->state = order.reply.state < CONVOY_XFER_STATES ? order.reply.state : 0;

@@ -3,7 +3,7 @@
 #include "core/copy.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -262,8 +262,9 @@ void *convoy_xfer_copier_main(void *argument)
     struct convoy_xfer *engine = argument;
     convoy_xfer_lock(engine);
     while (!engine->must_stop) {
-        if (engine->copies != NULL) {
-            convoy_xfer_copy_run(engine);
+        struct convoy_raw_copy *ordered = convoy_raw_copy_next(engine, UINT64_MAX);
+        if (ordered != NULL) {
+            convoy_raw_copy_run(engine, ordered);
         } else if (engine->job_first != CONVOY_XFER_NOBODY) {
             convoy_xfer_job_run(engine, &engine->entries[engine->job_first]);
         } else {

@@ -7,6 +7,7 @@
 #include "net/liveness.h"
 #include "xfer/door.h"
 #include "xfer/far.h"
+#include "xfer/raw.h"
 #include "xfer/session.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@
 #define PEERS_MAX 1024u
 #define PREALLOC_MAX 256u
 #define NOTE_BLOCK 1024u
+#define RAW_LISTS_MAX 256u /* of raw parts, at a time */
 #define NOTE_BYTES_EACH 4096u
 #define NOTE_BYTES_MIN (UINT64_C(4) << 20)
 #define STREAM_FROM (UINT64_C(4) << 20) /* until it is measured: larger than the caches next to a core */
@@ -135,7 +137,7 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
         .kind = CONVOY_POOL_SHARED,
         .bytes = notes,
         .block_bytes = NOTE_BLOCK,
-        .lease_max = options->transfer_max + 1,
+        .lease_max = options->transfer_max + 1 + RAW_LISTS_MAX,
         .reference_max = 1,
     };
     const struct convoy_pool_request token = {
@@ -270,7 +272,12 @@ static void destroy(struct convoy_xfer *engine)
         convoy_memory_free(engine->entries[i].room);
         convoy_memory_free(engine->entries[i].manifest_room.memory);
         convoy_memory_free(engine->entries[i].pieces);
+        convoy_extents_free(&engine->entries[i].written);
     }
+    for (uint32_t i = 0; engine->preallocs != NULL && i < engine->options.prealloc_count; i++) {
+        convoy_extents_free(&engine->preallocs[i].written);
+    }
+    convoy_raw_destroy(engine);
     convoy_xfer_door_close(engine);
     convoy_local_socket_fini(&engine->local);
     const int files[] = {engine->wake_fd, engine->kick_fd, engine->notify_fd, engine->self_pid_fd};
@@ -384,12 +391,14 @@ static uint32_t count_held(const struct convoy_xfer *engine)
     return count;
 }
 
-static void say_goodbye(struct convoy_xfer *engine)
+/* Nothing is copied or viewed any more, and whatever comes from now on is refused unread: so this gives back all that peers
+ * have lent, also what still lies in a ring. */
+static void say_closed(struct convoy_xfer *engine)
 {
-    const struct convoy_xfer_notice goodbye = {.type = CONVOY_SAY_GOODBYE};
+    const struct convoy_xfer_notice closed = {.type = CONVOY_SAY_CLOSED};
     for (uint32_t i = 0; i < engine->peer_top; i++) {
         if (engine->peers[i].state == CONVOY_PEER_IS_CONNECTED) {
-            convoy_xfer_say(engine, &engine->peers[i], &goodbye);
+            convoy_xfer_say(engine, &engine->peers[i], &closed);
         }
     }
 }
@@ -402,6 +411,7 @@ int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, stru
     engine->state = CONVOY_ENGINE_CLOSING;
     for (;;) {
         end_all(engine);
+        convoy_xfer_waiting_refuse_all(engine, CONVOY_CLOSED);
         convoy_xfer_wake(engine);
         convoy_xfer_pump(engine);
         held = count_held(engine);
@@ -414,7 +424,7 @@ int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, stru
     bool is_done = held == 0 && engine->copying_count == 0 && engine->copies == NULL;
     uint32_t copying = engine->copying_count;
     if (is_done) {
-        say_goodbye(engine);
+        say_closed(engine);
     }
     convoy_xfer_unlock(engine);
     if (!is_done) {

@@ -46,6 +46,7 @@ struct kept {
     size_t room_bytes;
     struct convoy_manifest_room manifest_room;
     struct convoy_copy_piece *pieces;
+    struct convoy_extents written;
     uint32_t piece_room;
     uint32_t generation;
     uint32_t index;
@@ -53,8 +54,16 @@ struct kept {
 
 static void reset(struct convoy_xfer_entry *entry)
 {
-    const struct kept kept = {entry->room,       entry->room_bytes, entry->manifest_room, entry->pieces,
-                              entry->piece_room, entry->generation, entry->index};
+    const struct kept kept = {
+        .room = entry->room,
+        .room_bytes = entry->room_bytes,
+        .manifest_room = entry->manifest_room,
+        .pieces = entry->pieces,
+        .written = {.all = entry->written.all, .room = entry->written.room},
+        .piece_room = entry->piece_room,
+        .generation = entry->generation,
+        .index = entry->index,
+    };
     memset(entry, 0, offsetof(struct convoy_xfer_entry, error));
     entry->error.status = CONVOY_OK;
     entry->request_length = 0;
@@ -62,6 +71,7 @@ static void reset(struct convoy_xfer_entry *entry)
     entry->room_bytes = kept.room_bytes;
     entry->manifest_room = kept.manifest_room;
     entry->pieces = kept.pieces;
+    entry->written = kept.written;
     entry->piece_room = kept.piece_room;
     entry->generation = kept.generation;
     entry->index = kept.index;

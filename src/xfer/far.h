@@ -9,7 +9,8 @@
  *   descriptor, payload in chunks   =============>    each checked against the landing before it lands
  *                                   <-------------    TAKEN: all is there, and checked
  *
- *   by descriptor (ASK, GRANT) and to an address (RAW) the same, where ROOM answers GRANT or RAW
+ *   by descriptor (ASK, GRANT) and to addresses (RAW, RAW_LIST) the same, where ROOM answers GRANT or RAW; a list of parts
+ *   comes as a descriptor does
  *
  * A sender that ends early stops its streams, which makes its source free at once, and says WITHDRAW; a receiver that does so
  * closes its landing, after which nothing lands any more. So neither side's memory waits for the other's word.
@@ -27,26 +28,19 @@
 
 #define CONVOY_FAR_ADDRESS_BYTES (16u << 10) /* longest bulk address */
 #define CONVOY_FAR_NOTE_BYTES (64u << 20)    /* longest descriptor */
-#define CONVOY_FAR_DONE 256u
 
 struct convoy_far_item; /* what a callback has queued */
 
 /* Bytes for an address here, on their way in. */
 struct convoy_far_raw {
     struct convoy_far_raw *next;
-    struct convoy_raw_order order;
-    struct convoy_slot slot; /* lease NONE = registered memory */
+    struct convoy_raw_order order; /* of a list: the cookie alone */
+    struct convoy_slot slot;       /* lease NONE = registered memory */
+    struct convoy_raw_copy *copy;  /* list: whose room they come into */
     uint32_t peer;
     uint64_t landing;
     uint64_t generation;
     uint64_t deadline_ns;
-};
-
-/* An order that was carried out. */
-struct convoy_far_done {
-    uint64_t cookie;
-    uint32_t peer;
-    uint32_t generation;
 };
 
 struct convoy_far {
@@ -56,8 +50,6 @@ struct convoy_far {
     struct convoy_far_item *first;
     struct convoy_far_item *last;
     struct convoy_far_raw *raws;
-    struct convoy_far_done done[CONVOY_FAR_DONE]; /* the last ones, for orders that are said again */
-    uint32_t done_count;
     uint32_t cut_count; /* peers whose connection has ended, but whose endpoint may still bring something */
 };
 
@@ -101,8 +93,13 @@ void convoy_far_load_repeat(struct convoy_xfer *engine, uint32_t peer, uint64_t 
 void convoy_far_landed(struct convoy_xfer *engine, uint64_t owner, uint64_t number);
 
 /* -- far_raw.c: bytes that come in for an address -- */
-void convoy_far_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw,
-                       int32_t status, const struct convoy_slot *slot);
+/* One part, into a slot (lease NONE: registered memory). BUSY, NO_MEMORY. */
+int32_t convoy_far_raw_begin(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *order,
+                             const struct convoy_slot *slot);
+/* A list, into the room of its copy; takes it on OK. */
+int32_t convoy_far_raw_begin_list(struct convoy_xfer *engine, struct convoy_raw_copy *copy);
+/* Said again, to a sender that has not heard it. false: there is none. */
+bool convoy_far_raw_again(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie);
 bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number);
 /* The sender has given it up. false: there is none. */
 bool convoy_far_raw_withdraw(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie);

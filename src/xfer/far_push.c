@@ -2,6 +2,7 @@
 /* Bytes that go out: a send or an order that has been given room streams what it has there. What its connection takes at once
  * is handed over under the engine's lock, at most a window of chunks; the rest goes while bulk makes progress, without it. */
 #include "xfer/far.h"
+#include "xfer/raw.h"
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -16,18 +17,25 @@ struct outgoing {
     uint64_t cookie;
 };
 
-static int32_t push(struct convoy_xfer *engine, const struct convoy_room *room, const struct outgoing *what,
-                    uint64_t *stream_out, struct convoy_error *error)
+static int32_t push_pieces(struct convoy_xfer *engine, const struct convoy_room *room, const struct outgoing *what,
+                           const struct convoy_bulk_piece *pieces, uint32_t count, uint64_t *stream_out,
+                           struct convoy_error *error)
 {
-    const struct convoy_bulk_piece piece = {.data = what->data, .bytes = what->bytes};
     const struct convoy_bulk_send send = {.peer = what->peer,
                                           .transfer = room->landing,
                                           .generation = room->generation,
                                           .offset = what->offset,
-                                          .pieces = &piece,
-                                          .piece_count = 1,
+                                          .pieces = pieces,
+                                          .piece_count = count,
                                           .cookie = what->cookie};
-    return what->bytes != 0 ? convoy_bulk_send(engine->far->bulk, &send, stream_out, error) : CONVOY_OK;
+    return convoy_bulk_send(engine->far->bulk, &send, stream_out, error);
+}
+
+static int32_t push(struct convoy_xfer *engine, const struct convoy_room *room, const struct outgoing *what,
+                    uint64_t *stream_out, struct convoy_error *error)
+{
+    const struct convoy_bulk_piece piece = {.data = what->data, .bytes = what->bytes};
+    return what->bytes != 0 ? push_pieces(engine, room, what, &piece, 1, stream_out, error) : CONVOY_OK;
 }
 
 /* -- sends --------------------------------------------------------------------------------------------------------- */
@@ -118,7 +126,8 @@ void convoy_far_send_ended(struct convoy_xfer *engine, struct convoy_xfer_entry 
 static struct convoy_xfer_order *find_order(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)
 {
     struct convoy_xfer_order *order = engine->orders;
-    while (order != NULL && (order->cookie != cookie || order->peer != peer || order->source == NULL)) {
+    while (order != NULL && (order->cookie != cookie || order->peer != peer || order->window == NULL ||
+                             !order->window->is_far)) {
         order = order->next;
     }
     return order;
@@ -126,12 +135,21 @@ static struct convoy_xfer_order *find_order(struct convoy_xfer *engine, uint32_t
 
 static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order *order, const struct convoy_room *room)
 {
-    const struct outgoing what = {.peer = order->peer,
-                                  .offset = CONVOY_LANDING_PAYLOAD,
-                                  .data = order->source,
-                                  .bytes = order->bytes,
-                                  .cookie = order->cookie};
-    if (order->stream == 0 && push(engine, room, &what, &order->stream, NULL) != CONVOY_OK) {
+    struct convoy_raw_window *window = order->window;
+    uint64_t list_bytes = window->count > 1 ? window->count * sizeof window->parts[0] : 0;
+    const struct outgoing list = {
+        .peer = order->peer, .data = window->parts, .bytes = list_bytes, .cookie = order->cookie};
+    const struct outgoing bytes = {.peer = order->peer, .offset = CONVOY_LANDING_PAYLOAD, .cookie = order->cookie};
+    if (window->is_given_room) { /* ROOM was said twice */
+        return;
+    }
+    window->is_given_room = true;
+    int32_t status = room->note_bytes == list_bytes ? push(engine, room, &list, &window->streams[STREAM_NOTE], NULL)
+                                                    : CONVOY_MALFORMED;
+    if (status == CONVOY_OK) {
+        status = push_pieces(engine, room, &bytes, window->pieces, window->count, &window->streams[STREAM_PAYLOAD], NULL);
+    }
+    if (status != CONVOY_OK) {
         order->is_failed = true;
         convoy_xfer_wake(engine);
     }
@@ -140,13 +158,13 @@ static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order 
 void convoy_far_order_ended(struct convoy_xfer *engine, struct convoy_xfer_order *order)
 {
     struct convoy_xfer_peer *peer = &engine->peers[order->peer];
-    if (order->is_done) {
-        return; /* all of it was taken, or nothing of it is wanted */
+    for (uint32_t i = 0; i < STREAMS; i++) { /* also where the peer says that it has all: the source is read no more */
+        if (order->window->streams[i] != 0) {
+            (void)convoy_bulk_abort(engine->far->bulk, order->window->streams[i], NULL);
+        }
+        order->window->streams[i] = 0;
     }
-    if (order->stream != 0) {
-        (void)convoy_bulk_abort(engine->far->bulk, order->stream, NULL);
-    }
-    if (peer->generation == order->generation) {
+    if (!order->is_done && peer->generation == order->generation) {
         struct convoy_xfer_notice notice = {.type = CONVOY_SAY_WITHDRAW};
         notice.body.reply = (struct convoy_reply){.serial = order->cookie, .status = CONVOY_TIMED_OUT};
         convoy_xfer_say(engine, peer, &notice);
@@ -178,10 +196,12 @@ void convoy_far_on_room(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
 static void order_stream_ended(struct convoy_xfer *engine, const struct convoy_bulk_event *event)
 {
     struct convoy_xfer_order *order = find_order(engine, event->peer, event->cookie);
-    if (order != NULL && order->stream == event->stream) {
-        order->is_failed = event->status != CONVOY_OK;
-        order->stream = 0;
-        convoy_xfer_wake(engine);
+    for (uint32_t i = 0; order != NULL && i < STREAMS; i++) {
+        if (order->window->streams[i] == event->stream) {
+            order->is_failed = order->is_failed || event->status != CONVOY_OK;
+            order->window->streams[i] = 0;
+            convoy_xfer_wake(engine);
+        }
     }
 }
 

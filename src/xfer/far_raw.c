@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that come in for an address: the resolve message becomes a landing in the one slot or range that has it. */
+/* Bytes that come in for addresses: one part becomes a landing in the one slot or range that has it, a list of parts one in
+ * memory that is nobody's yet, since what it says is known only when it is there. */
 #include "xfer/far.h"
+#include "xfer/raw.h"
 
 #include "core/clock.h"
 #include "core/memory.h"
@@ -8,8 +10,10 @@
 static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *raw)
 {
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_ROOM};
-    notice.body.room = (struct convoy_room){
-        .serial = raw->order.cookie, .landing = raw->landing, .generation = raw->generation};
+    notice.body.room = (struct convoy_room){.serial = raw->order.cookie,
+                                            .landing = raw->landing,
+                                            .generation = raw->generation,
+                                            .note_bytes = raw->copy != NULL ? raw->copy->list_bytes : 0};
     convoy_xfer_say(engine, &engine->peers[raw->peer], &notice);
 }
 
@@ -22,8 +26,8 @@ static struct convoy_far_raw *find(const struct convoy_xfer *engine, uint32_t pe
     return raw;
 }
 
-/* Nothing lands any more from here on; the memory is its owner's again. */
-static void end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t written_bytes)
+/* Nothing lands any more from here on. */
+static void close_landing(struct convoy_xfer *engine, const struct convoy_far_raw *raw)
 {
     struct convoy_far_raw **at = &engine->far->raws;
     while (*at != raw) {
@@ -32,35 +36,41 @@ static void end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t
     *at = raw->next;
     convoy_landing_close(engine->far->landings, raw->landing);
     convoy_bulk_barrier(engine->far->bulk);
-    if (raw->slot.lease != CONVOY_LEASE_NONE) {
-        convoy_xfer_slot_written(engine, &raw->slot, written_bytes);
-        (void)convoy_pool_unrefer(engine->pool, raw->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
-    } else {
-        engine->range_copies--;
-    }
-    convoy_memory_free(raw);
 }
 
-static int32_t begin(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_order *order,
-                     const struct convoy_slot *slot)
+/* The memory is its owner's again. false: what was written cannot be kept in mind. */
+static bool end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t written_bytes)
+{
+    bool is_kept = true;
+    close_landing(engine, raw);
+    if (raw->copy != NULL) {
+        convoy_raw_copy_put(engine, raw->copy);
+    } else if (raw->slot.lease != CONVOY_LEASE_NONE) {
+        uint64_t from = raw->order.target - (uint64_t)(uintptr_t)raw->slot.address;
+        const struct convoy_extent part = {from, from + written_bytes};
+        is_kept = convoy_xfer_slot_written(engine, &raw->slot, &part, written_bytes != 0);
+        (void)convoy_pool_unrefer(engine->pool, raw->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
+    } else {
+        convoy_xfer_range_use(engine, raw->order.target, false);
+    }
+    convoy_memory_free(raw);
+    return is_kept;
+}
+
+/* BUSY: no landing is free. */
+static int32_t open_landing(struct convoy_xfer *engine, const struct convoy_far_raw *given,
+                            const struct convoy_landing_place *place)
 {
     struct convoy_far_raw *raw = convoy_memory_zalloc(sizeof *raw);
-    const struct convoy_landing_place place = {
-        .peer = peer, .owner = 0, .payload = (uint8_t *)(uintptr_t)order->target, .payload_bytes = order->bytes};
     if (raw == NULL) {
         return CONVOY_NO_MEMORY;
     }
-    *raw = (struct convoy_far_raw){.order = *order, .slot = *slot, .peer = peer};
+    *raw = *given;
     raw->deadline_ns = convoy_deadline_after(convoy_now_ns(), engine->options.lease_ns);
-    raw->landing = convoy_landing_open(engine->far->landings, &place, &raw->generation);
+    raw->landing = convoy_landing_open(engine->far->landings, place, &raw->generation);
     if (raw->landing == CONVOY_LANDING_NONE) {
         convoy_memory_free(raw);
         return CONVOY_BUSY;
-    }
-    if (slot->lease != CONVOY_LEASE_NONE) { /* the slot's memory stays until nothing can land there */
-        (void)convoy_pool_refer(engine->pool, slot->lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
-    } else {
-        engine->range_copies++;
     }
     raw->next = engine->far->raws;
     engine->far->raws = raw;
@@ -69,34 +79,47 @@ static int32_t begin(struct convoy_xfer *engine, uint32_t peer, const struct con
     return CONVOY_OK;
 }
 
-static bool is_done(const struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)
+int32_t convoy_far_raw_begin(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *order,
+                             const struct convoy_slot *slot)
 {
-    for (uint32_t i = 0; i < CONVOY_FAR_DONE; i++) {
-        const struct convoy_far_done *done = &engine->far->done[i];
-        if (done->cookie == cookie && done->peer == peer && done->generation == engine->peers[peer].generation) {
-            return true;
-        }
+    const struct convoy_far_raw raw = {.order = *order, .slot = *slot, .peer = (uint32_t)(peer - engine->peers)};
+    const struct convoy_landing_place place = {
+        .peer = raw.peer, .payload = (uint8_t *)(uintptr_t)order->target, .payload_bytes = order->bytes};
+    bool is_slot = slot->lease != CONVOY_LEASE_NONE;
+    int32_t status = CONVOY_OK;
+    if (is_slot) { /* its memory stays until nothing can land there */
+        status = convoy_pool_refer(engine->pool, slot->lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
     }
-    return false;
+    if (status != CONVOY_OK) {
+        return CONVOY_BUSY;
+    }
+    status = open_landing(engine, &raw, &place);
+    if (is_slot && status != CONVOY_OK) {
+        (void)convoy_pool_unrefer(engine->pool, slot->lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
+    } else if (!is_slot && status == CONVOY_OK) {
+        convoy_xfer_range_use(engine, order->target, true);
+    }
+    return status;
 }
 
-void convoy_far_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *order,
-                       int32_t status, const struct convoy_slot *slot)
+int32_t convoy_far_raw_begin_list(struct convoy_xfer *engine, struct convoy_raw_copy *copy)
 {
-    uint32_t index = (uint32_t)(peer - engine->peers);
-    const struct convoy_far_raw *known = find(engine, index, order->cookie);
-    if (known != NULL) { /* it was said twice */
+    const struct convoy_far_raw raw = {.order = {.cookie = copy->cookie}, .copy = copy, .peer = copy->peer};
+    const struct convoy_landing_place place = {.peer = raw.peer,
+                                               .note = copy->room,
+                                               .note_bytes = copy->list_bytes,
+                                               .payload = copy->room + copy->list_bytes,
+                                               .payload_bytes = copy->bytes};
+    return open_landing(engine, &raw, &place);
+}
+
+bool convoy_far_raw_again(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie)
+{
+    const struct convoy_far_raw *known = find(engine, (uint32_t)(peer - engine->peers), cookie);
+    if (known != NULL) {
         say_room(engine, known);
-        return;
     }
-    if (is_done(engine, index, order->cookie)) { /* but its word was lost */
-        convoy_xfer_raw_done(engine, peer, order->cookie, CONVOY_OK);
-        return;
-    }
-    status = status == CONVOY_OK ? begin(engine, index, order, slot) : status;
-    if (status != CONVOY_OK) {
-        convoy_xfer_raw_done(engine, peer, order->cookie, status);
-    }
+    return known != NULL;
 }
 
 bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number)
@@ -108,12 +131,16 @@ bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number)
     if (raw == NULL) {
         return false;
     }
+    if (raw->copy != NULL) {
+        close_landing(engine, raw);
+        convoy_raw_arrived(engine, raw->copy);
+        convoy_memory_free(raw);
+        return true;
+    }
     struct convoy_xfer_peer *peer = &engine->peers[raw->peer];
     uint64_t cookie = raw->order.cookie;
-    engine->far->done[engine->far->done_count++ % CONVOY_FAR_DONE] =
-        (struct convoy_far_done){.cookie = cookie, .peer = raw->peer, .generation = peer->generation};
-    end(engine, raw, raw->order.bytes);
-    convoy_xfer_raw_done(engine, peer, cookie, CONVOY_OK);
+    bool is_kept = end(engine, raw, raw->order.bytes);
+    convoy_raw_done(engine, peer, cookie, is_kept ? CONVOY_OK : CONVOY_LIMIT);
     convoy_xfer_wake(engine);
     return true;
 }
@@ -122,7 +149,7 @@ bool convoy_far_raw_withdraw(struct convoy_xfer *engine, uint32_t peer, uint64_t
 {
     struct convoy_far_raw *raw = engine->far != NULL ? find(engine, peer, cookie) : NULL;
     if (raw != NULL) {
-        end(engine, raw, 0);
+        (void)end(engine, raw, 0);
     }
     return raw != NULL;
 }
@@ -133,7 +160,7 @@ void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now
     while (raw != NULL) {
         struct convoy_far_raw *next = raw->next;
         if (peer != CONVOY_XFER_NOBODY ? raw->peer == peer : raw->deadline_ns <= now_ns) {
-            end(engine, raw, 0);
+            (void)end(engine, raw, 0);
         } else if (peer == CONVOY_XFER_NOBODY) {
             convoy_xfer_timer(engine, raw->deadline_ns);
         }

@@ -20,7 +20,7 @@
 #define CONVOY_INTRODUCE_TOKEN_BYTES 32u
 #define CONVOY_INTRODUCE_NONCE_BYTES 16u
 #define CONVOY_INTRODUCE_BYTES 320u
-#define CONVOY_INTRODUCE_VERSION 1u
+#define CONVOY_INTRODUCE_VERSION 2u /* of the notices too: 2 brought lists of raw parts, and CLOSED */
 
 enum convoy_introduce_frame {
     CONVOY_INTRODUCE_ASK = 101,

@@ -5,6 +5,7 @@
 #include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/far.h"
+#include "xfer/raw.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -328,6 +329,14 @@ void convoy_xfer_waiting_drop_peer(struct convoy_xfer *engine, uint32_t peer)
     }
 }
 
+void convoy_xfer_waiting_refuse_all(struct convoy_xfer *engine, int32_t status)
+{
+    while (engine->waiting_count != 0) {
+        const struct convoy_xfer_waiting last = engine->waiting[--engine->waiting_count];
+        refuse_offer(engine, &engine->peers[last.peer], &last.offer, status, 0);
+    }
+}
+
 /* What came before: answered from what is known, done no second time. */
 static void offer_repeated(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_offer *offer,
                            int32_t status)
@@ -440,7 +449,7 @@ void convoy_xfer_on_withdraw(struct convoy_xfer *engine, struct convoy_xfer_peer
             return; /* one that is loaded stays with the host; BACK comes when it is released */
         }
     }
-    if (convoy_far_raw_withdraw(engine, index, reply->serial)) {
+    if (convoy_raw_withdraw(engine, peer, reply->serial)) {
         return;
     }
     say_reply(engine, peer, CONVOY_SAY_BACK, &(struct convoy_reply){.serial = reply->serial, .status = CONVOY_CANCELED});

@@ -171,11 +171,11 @@ static int32_t load_slot(struct convoy_xfer *engine, struct convoy_xfer_entry *e
                                                          "or FILLED",
                                 convoy_xfer_kind_name(slot->kind), convoy_xfer_state_name(slot->state));
     }
-    if (slot->digest != entry->digest || bytes > slot->filled_bytes) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.slot is request %s with %llu bytes written, the "
-                                                                "descriptor is request %s with %llu",
-                                slot->request, (unsigned long long)slot->filled_bytes, entry->request,
-                                (unsigned long long)bytes);
+    if (slot->digest != entry->digest || !convoy_extents_cover(&slot->written, bytes)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.slot is request %s with %llu bytes written in %u parts, "
+                                                                "the descriptor is request %s with %llu",
+                                slot->request, (unsigned long long)convoy_extents_bytes(&slot->written),
+                                slot->written.count, entry->request, (unsigned long long)bytes);
     }
     slot->deadline_ns = CONVOY_DEADLINE_NEVER;
     entry->source = slot->index;

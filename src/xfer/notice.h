@@ -9,9 +9,10 @@
  *   GRANT     answer to ASK                           BACK      I touch it no more
  *   WITHDRAW  I do not wait for it any more           ASK       may I read what this descriptor names
  *   RAW       copy this into your memory              RAW_DONE  it is there, or why not
- *   STAGED    what was offered early is all there
- *                                                     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
- *   either way: QUERY, ANSWER, GOODBYE; between hosts HELLO, the first
+ *   STAGED    what was offered early is all there     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
+ *   RAW_LIST  copy all of these, or none
+ *   either way: QUERY, ANSWER, GOODBYE; CLOSED, a goodbye after which nothing of the other's is touched any more; between
+ *   hosts HELLO, the first
  *
  * serial: the sender's transfer. cookie: the asker's. An OFFER that was not answered is sent again with the same sequence
  * number; the receiver answers a repeated one from what it remembers and does nothing twice.
@@ -37,6 +38,8 @@ enum convoy_say {
     CONVOY_SAY_ROOM,
     CONVOY_SAY_HELLO,
     CONVOY_SAY_STAGED,
+    CONVOY_SAY_RAW_LIST,
+    CONVOY_SAY_CLOSED,
     CONVOY_SAY_TYPES,
 };
 
@@ -66,7 +69,7 @@ struct convoy_offer {
 struct convoy_reply {
     uint64_t serial;
     uint64_t cookie;
-    uint64_t figures[2]; /* ANSWER: nothing; a refusal for want of room: free bytes, largest free block */
+    uint64_t figures[2]; /* RAW_DONE: which part is refused; a refusal for want of room: free bytes, largest free block */
     int32_t status;
     uint32_t state; /* ANSWER: CONVOY_TRANSFER_* */
     uint32_t attempt;
@@ -93,11 +96,28 @@ struct convoy_raw_order {
     uint64_t bytes;
 };
 
+#define CONVOY_RAW_PARTS_MAX 1024u
+
+/* An element of the list, which lies in the sender's notes, or comes in front of the bytes where those are not mapped. */
+struct convoy_raw_part {
+    uint64_t offset; /* in the sender's pool; between hosts: in the bytes that come */
+    uint64_t target; /* address in the receiver */
+    uint64_t bytes;
+};
+
+struct convoy_raw_list {
+    uint64_t cookie;
+    uint64_t note_offset; /* of the list in the sender's notes; between hosts 0 */
+    uint64_t bytes;       /* of all parts */
+    uint32_t count;       /* 1 to CONVOY_RAW_PARTS_MAX */
+    uint32_t zero;
+};
+
 struct convoy_room {
-    uint64_t serial; /* of OFFER or GRANT, or the cookie of RAW */
+    uint64_t serial; /* of OFFER or GRANT, or the cookie of RAW or RAW_LIST */
     uint64_t landing;
     uint64_t generation;
-    uint64_t note_bytes; /* 0: the descriptor is known */
+    uint64_t note_bytes; /* of the descriptor or list; 0: it is known */
 };
 
 union convoy_say_body {
@@ -105,6 +125,7 @@ union convoy_say_body {
     struct convoy_reply reply;
     struct convoy_ask ask;
     struct convoy_raw_order raw;
+    struct convoy_raw_list list;
     struct convoy_room room;
 };
 

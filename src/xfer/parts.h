@@ -17,12 +17,15 @@
 #include "pool/pool.h"
 #include "xfer/descriptor.h"
 #include "xfer/engine.h"
+#include "xfer/extents.h"
 #include "xfer/introduce.h"
 #include "xfer/notice.h"
 #include "xfer/state.h"
 #include "xfer/window.h"
 
 struct pollfd;
+struct convoy_raw_copy;   /* xfer/raw.h: what peers have ordered */
+struct convoy_raw_window; /* and what is ordered here */
 struct convoy_far; /* xfer/far.h: what there is for peers on other hosts */
 struct convoy_xfer;
 struct convoy_xfer_entry;
@@ -159,7 +162,7 @@ struct convoy_xfer_entry {
     uint64_t payload_bytes;
     uint64_t moved_bytes;
     uint64_t followed_bytes; /* load: done of what is still being staged */
-    uint64_t filled_bytes; /* slot: written by peers */
+    struct convoy_extents written; /* slot: by peers; its memory stays for the next */
     uint64_t checksum;
     uint64_t times_ns[CONVOY_TIMES];
     struct convoy_slot slot; /* in the own pool; lease NONE = none */
@@ -197,42 +200,40 @@ struct convoy_xfer_waiting {
     uint32_t generation;
 };
 
-/* What a host thread here waits for from a peer. On that thread's stack, in engine->orders meanwhile. */
+/* What a host thread here waits for from a peer, in engine->orders meanwhile. */
 struct convoy_xfer_order {
     struct convoy_xfer_order *next;
     uint64_t cookie;
+    uint64_t since_ns;
     uint32_t peer;
     uint32_t generation;
     bool is_done;
     bool is_failed; /* far: the bytes were refused, or the connection failed */
     struct convoy_reply reply;
-    const void *source; /* far, raw: what is pushed */
-    uint64_t bytes;
-    uint64_t stream; /* 0 = none, or ended */
+    struct convoy_raw_window *window; /* raw: what goes out; NULL = a question */
 };
 
-/* A copy that a peer has ordered. */
-struct convoy_xfer_copy {
-    struct convoy_xfer_copy *next;
-    struct convoy_raw_order order;
-    struct convoy_slot slot; /* where it goes; lease NONE = registered memory */
-    struct convoy_xfer_entry *owner; /* of the slot, until the copy has stopped; NULL = none yet */
-    struct convoy_view *view;
+/* An order of a peer's that was carried out. */
+struct convoy_xfer_done {
+    uint64_t cookie;
     uint32_t peer;
     uint32_t generation;
+    int32_t status;
 };
+
+#define CONVOY_XFER_DONE 256u /* the last ones, for orders that are said again */
 
 /* Memory of the host's that raw transfers may touch. */
 struct convoy_xfer_range {
     uint8_t *memory;
     uint64_t bytes;
     uint32_t references;
-    uint32_t reserved;
+    uint32_t users; /* parts of orders that are read or written there now */
 };
 
 struct convoy_xfer_prealloc {
     struct convoy_slot slot;
-    uint64_t filled_bytes; /* written before a request took it */
+    struct convoy_extents written; /* before a request took it */
     bool is_taken;
 };
 
@@ -309,7 +310,17 @@ struct convoy_xfer {
     uint32_t waiting_count;
     struct convoy_xfer_order *orders;
     uint64_t order_count;
-    struct convoy_xfer_copy *copies; /* oldest first, which is the one that runs */
+    struct convoy_raw_window *windows; /* to be used again */
+    struct convoy_raw_window *held;    /* what gone or silent peers may still read of */
+    uint32_t window_count;             /* in both */
+    uint64_t held_ns;                  /* when to ask for those again */
+    struct convoy_raw_copy *copies;    /* oldest first */
+    struct convoy_raw_copy *copies_free;
+    uint32_t copy_count;       /* in the first */
+    uint32_t copy_free_count;  /* and the second list */
+    uint64_t copy_room_bytes;  /* of what comes from other hosts */
+    struct convoy_xfer_done done[CONVOY_XFER_DONE];
+    uint32_t done_count;
     struct convoy_xfer_prealloc *preallocs; /* [options.prealloc_count] */
 
     struct convoy_xfer_peer *peers; /* [options.peer_max] */
@@ -319,7 +330,6 @@ struct convoy_xfer {
     struct convoy_xfer_range *ranges;
     uint32_t range_count;
     uint32_t range_room;
-    uint32_t range_copies; /* into registered memory, under way */
 
     uint64_t timer_ns;    /* the earliest deadline or retry */
     uint64_t attended_ns; /* when a host thread looked last */
@@ -328,6 +338,7 @@ struct convoy_xfer {
     pthread_cond_t changed;
     bool is_dozing;          /* peers that say something wake this engine */
     bool is_progress_asleep; /* and nobody else will look */
+    bool is_progress_at_it;  /* takes messages, and then does small copies itself */
     uint64_t progress_until_ns;
     int wake_fd;
     int kick_fd;
@@ -440,7 +451,7 @@ void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece);
 /* CLOSED unless the engine is open. */
 int32_t convoy_xfer_check_open(const struct convoy_xfer *engine, struct convoy_error *error);
 
-/* -- stage.c, send.c, load.c, slots.c, raw.c -- */
+/* -- stage.c, send.c, load.c, slots.c -- */
 /* may_defer: the copy of a large one waits for stage_begin. */
 int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage, bool is_awaited,
                                  bool may_defer, struct convoy_xfer_entry **entry_out, struct convoy_error *error);
@@ -467,9 +478,6 @@ void convoy_xfer_on_staged(struct convoy_xfer *engine, const struct convoy_xfer_
 void convoy_xfer_on_withdraw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
                              const struct convoy_reply *reply);
 void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply);
-void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw);
-void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
-                             const struct convoy_reply *reply);
 /* -- between load.c and load_start.c */
 bool convoy_xfer_load_room(struct convoy_xfer_entry *entry, size_t bytes);
 bool convoy_xfer_load_wants(const struct convoy_xfer_entry *entry, uint32_t peer, const struct convoy_offer *offer);
@@ -484,21 +492,18 @@ void convoy_xfer_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry
 void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_load_give_back(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_waiting_drop_peer(struct convoy_xfer *engine, uint32_t peer);
+void convoy_xfer_waiting_refuse_all(struct convoy_xfer *engine, int32_t status);
 int32_t convoy_xfer_prealloc_open(struct convoy_xfer *engine, struct convoy_error *error);
 /* Memory for a load from another host: a preallocated slot that fits, else from the pool. */
 int32_t convoy_xfer_slot_take(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t bytes,
                               struct convoy_error *error);
 bool convoy_xfer_slot_is_open(const struct convoy_xfer *engine, convoy_lease lease);
-void convoy_xfer_copy_run(struct convoy_xfer *engine);
-void convoy_xfer_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status);
-void convoy_xfer_order_add(struct convoy_xfer *engine, struct convoy_xfer_order *order);
-/* Takes it out of the list again, whatever comes. */
-int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_order *order, uint64_t timeout_ns,
-                               struct convoy_error *error);
 void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 /* The request whose slot it is; NULL: none yet. */
 struct convoy_xfer_entry *convoy_xfer_slot_owner(struct convoy_xfer *engine, convoy_lease lease);
-void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes);
+/* Where peers have written into it, in order. false: not all of that can be kept in mind, so it counts as not written. */
+bool convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, const struct convoy_extent *parts,
+                              uint32_t count);
 
 /* -- progress.c -- */
 /* All that can be done now: messages, deadlines, retries. With far peers it gives the lock up meanwhile. */

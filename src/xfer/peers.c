@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -157,6 +157,9 @@ void convoy_xfer_peer_check(struct convoy_xfer *engine, struct convoy_xfer_peer 
     if (peer->state <= CONVOY_PEER_IS_CONNECTED || peer->is_drained) {
         return;
     }
+    if (!peer->is_dead && convoy_raw_is_out(engine, index)) {
+        return;
+    }
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
         if (engine->entries[at].peer == index && engine->entries[at].is_lent) {
             return;
@@ -171,6 +174,7 @@ static void drain(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
     uint32_t index = (uint32_t)(peer - engine->peers);
     peer->is_dead = true;
     (void)convoy_pool_drop_peer(engine->pool, index);
+    convoy_raw_drop_peer(engine, index);
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY;) {
         struct convoy_xfer_entry *entry = &engine->entries[at];
         at = entry->next;

@@ -8,6 +8,7 @@
 #include "core/fault.h"
 #include "net/liveness.h"
 #include "xfer/far.h"
+#include "xfer/raw.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -45,17 +46,23 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
         convoy_xfer_on_grant(engine, peer, &notice->body.reply);
         break;
     case CONVOY_SAY_RAW:
-        convoy_xfer_on_raw(engine, peer, &notice->body.raw);
+        convoy_raw_on_order(engine, peer, &notice->body.raw);
+        break;
+    case CONVOY_SAY_RAW_LIST:
+        convoy_raw_on_list(engine, peer, &notice->body.list);
         break;
     case CONVOY_SAY_RAW_DONE:
     case CONVOY_SAY_ANSWER:
-        convoy_xfer_on_raw_done(engine, peer, &notice->body.reply);
+        convoy_xfer_on_answer(engine, peer, &notice->body.reply);
         break;
     case CONVOY_SAY_QUERY:
         convoy_xfer_on_query(engine, peer, &notice->body.ask);
         break;
     case CONVOY_SAY_GOODBYE:
         convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, false);
+        break;
+    case CONVOY_SAY_CLOSED:
+        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, !CONVOY_MUTATED(closed_not_believed));
         break;
     case CONVOY_SAY_ROOM:
         convoy_far_on_room(engine, peer, &notice->body.room);
@@ -72,6 +79,21 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
     }
 }
 
+/* What one has said that is gone by now: nothing of it is read. */
+static void give_back_unread(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_xfer_notice *notice)
+{
+    struct convoy_xfer_notice back = {.type = CONVOY_SAY_BACK};
+    uint64_t serial = notice->type == CONVOY_SAY_OFFER      ? notice->body.offer.serial
+                      : notice->type == CONVOY_SAY_RAW      ? notice->body.raw.cookie
+                      : notice->type == CONVOY_SAY_RAW_LIST ? notice->body.list.cookie
+                      : notice->type == CONVOY_SAY_GRANT    ? notice->body.reply.serial
+                                                            : 0;
+    back.body.reply = (struct convoy_reply){.serial = serial, .status = CONVOY_PEER_LOST};
+    if (serial != 0) {
+        convoy_xfer_say(engine, peer, &back);
+    }
+}
+
 bool convoy_xfer_take(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry)
 {
     struct convoy_xfer_notice notice;
@@ -84,9 +106,13 @@ bool convoy_xfer_take(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
         return false;
     }
     /* What comes from one that is gone only gives back. */
-    if (!is_gone || notice.type == CONVOY_SAY_BACK || notice.type == CONVOY_SAY_TAKEN) {
+    bool gives_back = notice.type == CONVOY_SAY_BACK || notice.type == CONVOY_SAY_TAKEN ||
+                      notice.type == CONVOY_SAY_RAW_DONE || notice.type == CONVOY_SAY_CLOSED;
+    if (!is_gone || gives_back) {
         dispatch(engine, peer, &notice);
         convoy_xfer_peer_free(engine, peer);
+    } else {
+        give_back_unread(engine, peer, &notice);
     }
     return true;
 }
@@ -173,6 +199,7 @@ static void pump_timers(struct convoy_xfer *engine, uint64_t now_ns)
 {
     uint32_t at = engine->active_first;
     engine->timer_ns = CONVOY_DEADLINE_NEVER;
+    convoy_raw_timers(engine, now_ns);
     while (at != CONVOY_XFER_NOBODY) {
         struct convoy_xfer_entry *entry = &engine->entries[at];
         if (is_due(entry, now_ns)) {
@@ -402,15 +429,27 @@ static int progress_timeout(const struct convoy_xfer *engine, bool is_mine)
     return ms < longest ? ms : longest;
 }
 
+/* Small copies are done right here: to wake another thread for them takes longer. */
+static void pump_and_copy(struct convoy_xfer *engine)
+{
+    struct convoy_raw_copy *copy;
+    engine->is_progress_at_it = true;
+    convoy_xfer_pump(engine);
+    engine->is_progress_at_it = false;
+    while ((copy = convoy_raw_copy_next(engine, CONVOY_XFER_INLINE_BYTES)) != NULL) {
+        convoy_raw_copy_run(engine, copy);
+    }
+}
+
 static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)
 {
     bool is_mine = engine->waiters == 0 && convoy_now_ns() - engine->attended_ns > TICK_NS;
     if (is_mine || !engine->is_dozing) {
         if (is_mine) {
-            convoy_xfer_pump(engine);
+            pump_and_copy(engine);
         }
         if ((is_mine || engine->waiters != 0) && !doze_all(engine)) {
-            convoy_xfer_pump(engine); /* it came in between */
+            pump_and_copy(engine); /* it came in between */
             return;
         }
     }

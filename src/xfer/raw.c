@@ -1,395 +1,387 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Raw transfers: addresses instead of requests, as hosts of today ask for them. The peer copies, since it is its memory: an
- * address must lie in exactly one slot that waits for bytes, or in memory that its host has registered.
- */
+/* transfer_sync: pieces of the host's, window by window, each as one order that the peer answers once. */
+#include "xfer/raw.h"
+
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/fault.h"
-#include "core/memory.h"
-#include "xfer/far.h"
 
 #include <string.h>
 
-#define BOUNCE_BYTES (UINT64_C(4) << 20)
+#define LOOKS_MAX 16384u                       /* pieces of the host's that are looked at under the lock at a time */
+#define DIRECT_BYTES (UINT64_C(256) << 10)     /* far: a piece from here on lands where it belongs, without a list */
 
-/* -- registered memory --------------------------------------------------------------------------------------------- */
+struct call {
+    const struct convoy_raw *raw;
+    struct convoy_raw_window *window;
+    uint32_t peer;
+    bool is_far;
+    size_t index;  /* of the next piece, */
+    uint64_t done; /* and how much of it has gone */
+    uint64_t deadline_ns;
+};
 
-static bool overlaps(const struct convoy_xfer_range *range, const uint8_t *memory, uint64_t bytes)
+/* Where a piece comes from. */
+struct source {
+    const uint8_t *data;
+    uint64_t bytes;
+    uint64_t target;
+    struct convoy_slot slot;             /* of the own pool; lease NONE = registered */
+    const struct convoy_xfer_range *range;
+};
+
+/* -- filling a window ---------------------------------------------------------------------------------------------- */
+
+/* A peer reads what lies in the pool; everything else goes through it, or is sent. */
+static int32_t find_source(struct convoy_xfer *engine, const struct call *call, struct source *out, struct convoy_error *error)
 {
-    return memory < range->memory + range->bytes && range->memory < memory + bytes;
-}
-
-static struct convoy_xfer_range *find_range(struct convoy_xfer *engine, const void *memory, uint64_t bytes)
-{
-    for (uint32_t i = 0; i < engine->range_count; i++) {
-        if (engine->ranges[i].memory == memory && engine->ranges[i].bytes == bytes) {
-            return &engine->ranges[i];
-        }
+    const struct convoy_raw_piece *piece = &call->raw->pieces[call->index];
+    uint64_t address = (uint64_t)(uintptr_t)piece->source;
+    *out = (struct source){.data = (const uint8_t *)piece->source + call->done,
+                           .bytes = piece->bytes - call->done,
+                           .target = piece->target + call->done,
+                           .slot = {.lease = CONVOY_LEASE_NONE}};
+    if (piece->target > UINT64_MAX - piece->bytes) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "pieces[%zu]: %llu bytes at 0x%llx pass the end of memory",
+                                call->index, (unsigned long long)piece->bytes, (unsigned long long)piece->target);
     }
-    return NULL;
-}
-
-static bool is_registered(const struct convoy_xfer *engine, uint64_t address, uint64_t bytes)
-{
-    for (uint32_t i = 0; i < engine->range_count; i++) {
-        uint64_t start = (uint64_t)(uintptr_t)engine->ranges[i].memory;
-        if (address >= start && bytes <= engine->ranges[i].bytes && address - start <= engine->ranges[i].bytes - bytes) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static int32_t add_range(struct convoy_xfer *engine, void *memory, uint64_t bytes, struct convoy_error *error)
-{
-    struct convoy_xfer_range *known = find_range(engine, memory, bytes);
-    if (known != NULL) {
-        known->references++;
+    if (convoy_pool_find(engine->pool, piece->source, piece->bytes, &out->slot, NULL) == CONVOY_OK) {
         return CONVOY_OK;
     }
-    for (uint32_t i = 0; i < engine->range_count; i++) {
-        if (overlaps(&engine->ranges[i], memory, bytes)) {
-            return convoy_error_set(error, CONVOY_BUSY, "memory %p of %llu bytes overlaps %p of %llu, registered before",
-                                    memory, (unsigned long long)bytes, (void *)engine->ranges[i].memory,
-                                    (unsigned long long)engine->ranges[i].bytes);
+    out->slot.lease = CONVOY_LEASE_NONE;
+    out->range = convoy_xfer_range_find(engine, address, piece->bytes);
+    return out->range != NULL ? CONVOY_OK
+                              : convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                                 "pieces[%zu]: source %p of %llu bytes lies in no live slot of the pool and is "
+                                                 "not registered",
+                                                 call->index, piece->source, (unsigned long long)piece->bytes);
+}
+
+/* Registered bytes that are still to go, as far as one block has room for them. */
+static uint64_t block_bytes(const struct call *call, const struct source *source)
+{
+    uint64_t bytes = source->bytes;
+    for (size_t i = call->index + 1; i < call->raw->piece_count && i < call->index + LOOKS_MAX; i++) {
+        uint64_t more = call->raw->pieces[i].bytes;
+        bytes = more < CONVOY_RAW_WINDOW_BYTES && bytes < CONVOY_RAW_WINDOW_BYTES ? bytes + more : CONVOY_RAW_WINDOW_BYTES;
+    }
+    return bytes < CONVOY_RAW_WINDOW_BYTES ? bytes : CONVOY_RAW_WINDOW_BYTES;
+}
+
+/* A smaller one where the pool has no other: then there are more windows. */
+static int32_t take_block(struct convoy_xfer *engine, const struct call *call, const struct source *source,
+                          struct convoy_error *error)
+{
+    struct convoy_raw_window *window = call->window;
+    struct convoy_pool_request request = {.owner = {"raw", 3, 1},
+                                          .bytes = block_bytes(call, source),
+                                          .now_ns = convoy_now_ns(),
+                                          .deadline_ns = CONVOY_LEASE_NEVER};
+    int32_t status = convoy_pool_take(window->pool, &request, &window->block, error);
+    while (status != CONVOY_OK && request.bytes > engine->options.block_bytes) {
+        request.bytes /= 2;
+        status = convoy_pool_take(window->pool, &request, &window->block, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_pool_refer(window->pool, window->block.lease, call->peer, CONVOY_REFERENCE_DEVICE, error);
+        if (status != CONVOY_OK) {
+            (void)convoy_pool_retire(window->pool, window->block.lease, CONVOY_LEASE_END_RELEASED, NULL);
+            window->block.lease = CONVOY_LEASE_NONE;
+        }
+    } else {
+        window->block.lease = CONVOY_LEASE_NONE;
+    }
+    return status == CONVOY_OK ? status : convoy_error_prefix(error, status, "room to send registered memory");
+}
+
+/* IN_PROGRESS: the window is full of others. */
+static int32_t hold_slot(struct convoy_raw_window *window, uint32_t peer, convoy_lease lease, struct convoy_error *error)
+{
+    for (uint32_t i = window->lease_count; i-- > 0;) {
+        if (window->leases[i] == lease) {
+            return CONVOY_OK;
         }
     }
-    if (engine->range_count == engine->range_room) {
-        uint32_t room = engine->range_room != 0 ? 2 * engine->range_room : 16;
-        struct convoy_xfer_range *grown = convoy_memory_array(room, sizeof *grown);
-        if (grown == NULL) {
-            return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u registered ranges", room);
-        }
-        if (engine->range_count != 0) {
-            memcpy(grown, engine->ranges, engine->range_count * sizeof *grown);
-        }
-        convoy_memory_free(engine->ranges);
-        engine->ranges = grown;
-        engine->range_room = room;
+    if (window->lease_count == CONVOY_RAW_LEASES_MAX) {
+        return CONVOY_IN_PROGRESS;
     }
-    engine->ranges[engine->range_count++] = (struct convoy_xfer_range){.memory = memory, .bytes = bytes, .references = 1};
+    int32_t status = convoy_pool_refer(window->pool, lease, peer, CONVOY_REFERENCE_DEVICE, error);
+    if (status == CONVOY_OK) {
+        window->leases[window->lease_count++] = lease;
+    }
+    return status;
+}
+
+/* How much of it this window takes; 0 = it is full. */
+static uint64_t room_for(const struct call *call, const struct source *source)
+{
+    const struct convoy_raw_window *window = call->window;
+    uint64_t room = source->range != NULL ? window->block.bytes - window->block_used : UINT64_MAX;
+    if (call->is_far && window->is_direct) {
+        return 0;
+    }
+    if (call->is_far && source->bytes >= DIRECT_BYTES) { /* alone, whatever its length */
+        return window->count == 0 ? source->bytes : 0;
+    }
+    room = call->is_far ? CONVOY_RAW_WINDOW_BYTES - window->bytes : room;
+    return source->bytes < room ? source->bytes : room;
+}
+
+/* Goes on where the last one ended, in the same slot or range. */
+static bool is_next(const struct convoy_raw_window *window, const struct source *source, uint64_t offset)
+{
+    const struct convoy_raw_part *last = &window->parts[window->count - 1];
+    const uint8_t *data = window->pieces[window->count - 1].data;
+    if (last->target + last->bytes != source->target || last->offset + last->bytes != offset) {
+        return false;
+    }
+    bool is_beside = data == NULL || data + last->bytes == source->data;
+    return is_beside && (data == NULL) == (source->range == NULL && !window->is_far) &&
+           window->last_from == (source->range != NULL ? (uint64_t)(uintptr_t)source->range->memory : source->slot.offset);
+}
+
+static void add(struct convoy_xfer *engine, struct convoy_raw_window *window, const struct source *source, uint64_t offset,
+                uint64_t bytes)
+{
+    bool is_pool = source->range == NULL;
+    if (window->count != 0 && is_next(window, source, offset)) {
+        window->parts[window->count - 1].bytes += bytes;
+        window->pieces[window->count - 1].bytes += bytes;
+    } else {
+        uint32_t at = window->count++;
+        window->parts[at] = (struct convoy_raw_part){.offset = offset, .target = source->target, .bytes = bytes};
+        window->pieces[at] =
+            (struct convoy_bulk_piece){.data = is_pool && !window->is_far ? NULL : source->data, .bytes = bytes};
+        window->is_range[at] = !is_pool;
+        window->last_from = is_pool ? source->slot.offset : (uint64_t)(uintptr_t)source->range->memory;
+        if (!is_pool) {
+            convoy_xfer_range_use(engine, (uint64_t)(uintptr_t)source->data, true);
+        }
+    }
+    window->bytes += bytes;
+    window->is_direct = window->is_far && bytes >= DIRECT_BYTES;
+}
+
+/* One piece, or as much of it as there is room for. IN_PROGRESS: there is none. */
+static int32_t take_piece(struct convoy_xfer *engine, struct call *call, struct convoy_error *error)
+{
+    struct convoy_raw_window *window = call->window;
+    struct source source;
+    int32_t status = find_source(engine, call, &source, error);
+    if (status == CONVOY_OK && source.range == NULL) {
+        status = hold_slot(window, call->peer, source.slot.lease, error);
+    } else if (status == CONVOY_OK && !call->is_far && window->block.lease == CONVOY_LEASE_NONE) {
+        status = take_block(engine, call, &source, error);
+    }
+    uint64_t bytes = status == CONVOY_OK ? room_for(call, &source) : 0;
+    if (bytes == 0) {
+        return status == CONVOY_OK ? CONVOY_IN_PROGRESS : status;
+    }
+    uint64_t offset = window->bytes; /* far: in the stream */
+    if (!call->is_far && source.range != NULL) {
+        offset = window->block.offset + window->block_used;
+        window->block_used += bytes;
+    } else if (!call->is_far) {
+        offset = (uint64_t)(source.data - (const uint8_t *)convoy_pool_memory(window->pool));
+    }
+    add(engine, window, &source, offset, bytes);
+    call->done += bytes;
+    bool is_whole = bytes == source.bytes;
+    call->index += is_whole;
+    call->done = is_whole ? 0 : call->done;
     return CONVOY_OK;
 }
 
-int32_t convoy_xfer_register(struct convoy_xfer *engine, void *memory, uint64_t bytes, struct convoy_error *error)
+static int32_t fill(struct convoy_xfer *engine, struct call *call, struct convoy_error *error)
 {
-    if (memory == NULL || bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)memory) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "memory %p of %llu bytes is no range", memory,
-                                (unsigned long long)bytes);
-    }
-    convoy_xfer_lock(engine);
-    int32_t status = convoy_xfer_check_open(engine, error);
-    if (status == CONVOY_OK) {
-        status = add_range(engine, memory, bytes, error);
-    }
-    convoy_xfer_unlock(engine);
-    return status;
-}
-
-int32_t convoy_xfer_deregister(struct convoy_xfer *engine, void *memory, uint64_t bytes, struct convoy_error *error)
-{
-    convoy_xfer_lock(engine);
-    struct convoy_xfer_range *range = find_range(engine, memory, bytes);
     int32_t status = CONVOY_OK;
-    if (range == NULL) {
-        status = convoy_error_set(error, CONVOY_NOT_FOUND, "memory %p of %llu bytes is not registered", memory,
-                                  (unsigned long long)bytes);
-    } else if (range->references == 1 && engine->range_copies != 0) {
-        status = convoy_error_set(error, CONVOY_BUSY, "memory %p is written by a peer right now", memory);
-    } else if (--range->references == 0) {
-        *range = engine->ranges[--engine->range_count];
-    }
-    convoy_xfer_unlock(engine);
-    return status;
-}
-
-/* -- what a peer orders -------------------------------------------------------------------------------------------- */
-
-void convoy_xfer_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status)
-{
-    struct convoy_xfer_notice done = {.type = CONVOY_SAY_RAW_DONE};
-    done.body.reply = (struct convoy_reply){.serial = cookie, .cookie = cookie, .status = status, .flags = CONVOY_REPLY_BACK};
-    CONVOY_XFER_NOTE(engine, raw_orders);
-    if (status != CONVOY_OK) {
-        CONVOY_XFER_NOTE(engine, raw_refused);
-    }
-    convoy_xfer_say(engine, peer, &done);
-}
-
-static int32_t resolve(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw,
-                       struct convoy_slot *slot_out)
-{
-    const struct convoy_view *view = peer->view;
-    bool is_readable = view == NULL || (raw->bytes <= view->pool_bytes && raw->offset <= view->pool_bytes - raw->bytes);
-    if (!is_readable || raw->target > UINT64_MAX - raw->bytes) {
-        return CONVOY_INVALID_ARGUMENT;
-    }
-    bool is_slot = convoy_pool_find(engine->pool, (const void *)(uintptr_t)raw->target, raw->bytes, slot_out, NULL) ==
-                       CONVOY_OK &&
-                   convoy_xfer_slot_is_open(engine, slot_out->lease);
-    bool is_range = is_registered(engine, raw->target, raw->bytes);
-    if (!is_slot) {
-        *slot_out = (struct convoy_slot){.lease = CONVOY_LEASE_NONE};
-    }
-    return is_slot != is_range || CONVOY_MUTATED(any_target_taken) ? CONVOY_OK : CONVOY_NOT_FOUND;
-}
-
-/* Said again while the first one waits or runs: that one answers. */
-static bool is_ordered(const struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, uint64_t cookie)
-{
-    for (const struct convoy_xfer_copy *copy = engine->copies; copy != NULL; copy = copy->next) {
-        if (copy->order.cookie == cookie && &engine->peers[copy->peer] == peer && copy->generation == peer->generation) {
-            return !CONVOY_MUTATED(push_copied_twice);
-        }
-    }
-    return false;
-}
-
-void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw)
-{
-    struct convoy_slot slot;
-    if (is_ordered(engine, peer, raw->cookie)) {
-        CONVOY_XFER_NOTE(engine, offers_repeated);
-        return;
-    }
-    int32_t status = resolve(engine, peer, raw, &slot);
-    if (peer->lane->is_far) {
-        convoy_far_on_raw(engine, peer, raw, status, &slot);
-        return;
-    }
-    struct convoy_xfer_copy *copy = status == CONVOY_OK ? convoy_memory_zalloc(sizeof *copy) : NULL;
-    if (copy == NULL) {
-        convoy_xfer_raw_done(engine, peer, raw->cookie, status != CONVOY_OK ? status : CONVOY_NO_MEMORY);
-        return;
-    }
-    *copy = (struct convoy_xfer_copy){.order = *raw,
-                                      .slot = slot,
-                                      .view = peer->view,
-                                      .peer = (uint32_t)(peer - engine->peers),
-                                      .generation = peer->generation};
-    peer->view->references++;
-    peer->entries++;
-    if (slot.lease != CONVOY_LEASE_NONE) { /* the slot's memory stays until the copy has stopped */
-        (void)convoy_pool_refer(engine->pool, slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
-        copy->owner = convoy_xfer_slot_owner(engine, slot.lease);
-    } else {
-        engine->range_copies++;
-    }
-    if (copy->owner != NULL) { /* nor does one that was made at open get its next request before that */
-        copy->owner->users++;
-    }
-    struct convoy_xfer_copy **last = &engine->copies;
-    while (*last != NULL) {
-        last = &(*last)->next;
-    }
-    *last = copy;
-    (void)pthread_cond_signal(&engine->work);
-}
-
-/* The oldest of them, outside of the lock; it stays in the list until it is done. [copier] */
-void convoy_xfer_copy_run(struct convoy_xfer *engine)
-{
-    struct convoy_xfer_copy *copy = engine->copies;
-    engine->copying_count++;
-    convoy_xfer_unlock(engine);
-    bool is_whole = convoy_view_read(copy->view, copy->order.offset, (void *)(uintptr_t)copy->order.target,
-                                     copy->order.bytes, engine->stream_from);
-    convoy_xfer_lock(engine);
-    engine->copies = copy->next;
-    engine->copying_count--;
-    engine->counters[CONVOY_XFER_COUNT_copied_bytes] += copy->order.bytes;
-    if (copy->slot.lease != CONVOY_LEASE_NONE) {
-        convoy_xfer_slot_written(engine, &copy->slot, is_whole ? copy->order.bytes : 0);
-        (void)convoy_pool_unrefer(engine->pool, copy->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
-    } else {
-        engine->range_copies--;
-    }
-    if (copy->owner != NULL) {
-        copy->owner->users--;
-        convoy_xfer_entry_settle(engine, copy->owner);
-    }
-    struct convoy_xfer_peer *peer = &engine->peers[copy->peer];
-    convoy_xfer_raw_done(engine, peer, copy->order.cookie, is_whole ? CONVOY_OK : CONVOY_UNREACHABLE);
-    convoy_view_put(copy->view);
-    peer->entries--;
-    convoy_xfer_peer_free(engine, peer);
-    convoy_memory_free(copy);
-    convoy_xfer_wake(engine);
-}
-
-/* -- what is ordered here ------------------------------------------------------------------------------------------ */
-
-void convoy_xfer_order_add(struct convoy_xfer *engine, struct convoy_xfer_order *order)
-{
-    order->cookie = ++engine->order_count << 32; /* no transfer's handle has these low bits */
-    order->generation = engine->peers[order->peer].generation;
-    order->next = engine->orders;
-    engine->orders = order;
-}
-
-static void order_remove(struct convoy_xfer *engine, const struct convoy_xfer_order *order)
-{
-    struct convoy_xfer_order **at = &engine->orders;
-    while (*at != order) {
-        at = &(*at)->next;
-    }
-    *at = order->next;
-}
-
-int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_order *order, uint64_t timeout_ns,
-                               struct convoy_error *error)
-{
-    struct convoy_xfer_pausing pausing = {0};
-    uint64_t timeout = timeout_ns != 0 ? timeout_ns : engine->options.timeout_ns;
-    uint64_t deadline = convoy_deadline_after(convoy_now_ns(), timeout);
-    const struct convoy_xfer_peer *peer = &engine->peers[order->peer];
-    int32_t status = CONVOY_IN_PROGRESS;
-    while (status == CONVOY_IN_PROGRESS) {
-        uint64_t now = convoy_now_ns();
-        engine->attended_ns = now;
-        convoy_xfer_pump(engine);
-        if (order->is_done) {
-            status = CONVOY_OK;
-        } else if (order->is_failed) {
-            status = convoy_error_set(error, CONVOY_PEER_ERROR, "peer %s did not take the bytes", peer->session);
-        } else if (peer->state != CONVOY_PEER_IS_CONNECTED || peer->generation != order->generation) {
-            status = convoy_error_set(error, CONVOY_PEER_LOST, "the peer went away before it answered");
-        } else if (engine->state != CONVOY_ENGINE_OPEN) {
-            status = convoy_error_set(error, CONVOY_CLOSED, "the engine was closed meanwhile");
-        } else if (now >= deadline) {
-            status = convoy_error_set(error, CONVOY_TIMED_OUT, "peer %s did not answer in %llu ms", peer->session,
-                                      (unsigned long long)(timeout / CONVOY_NS_PER_MS));
+    call->window->is_far = call->is_far;
+    call->window->order.peer = call->peer;
+    for (uint32_t looks = 0; status == CONVOY_OK && looks < LOOKS_MAX && call->index < call->raw->piece_count &&
+                             call->window->count < CONVOY_RAW_PARTS_MAX;
+         looks++) {
+        if (call->raw->pieces[call->index].bytes == 0) {
+            call->index++;
         } else {
-            convoy_xfer_pause(engine, deadline, false, &pausing);
+            status = take_piece(engine, call, error);
         }
     }
-    order_remove(engine, order);
-    if (order->source != NULL) {
-        convoy_far_order_ended(engine, order);
-    }
-    return status;
+    return status == CONVOY_IN_PROGRESS && call->window->count != 0 ? CONVOY_OK : status;
 }
 
-void convoy_xfer_on_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
-                             const struct convoy_reply *reply)
+/* -- what the peer reads ------------------------------------------------------------------------------------------- */
+
+/* Outside of the lock: the block, the ranges and the peer's place are held meanwhile. */
+static void gather(struct convoy_xfer *engine, const struct convoy_raw_window *window)
 {
-    for (struct convoy_xfer_order *order = engine->orders; order != NULL; order = order->next) {
-        bool is_answer = order->cookie == reply->cookie || CONVOY_MUTATED(cookie_ignored);
-        if (is_answer && order->peer == (uint32_t)(peer - engine->peers)) {
-            order->reply = *reply;
-            order->is_done = true;
-            convoy_xfer_wake(engine);
-            return;
+    convoy_xfer_unlock(engine);
+    for (uint32_t i = 0; i < window->count; i++) {
+        if (window->pieces[i].data != NULL) {
+            uint8_t *to = (uint8_t *)window->block.address + (window->parts[i].offset - window->block.offset);
+            memcpy(to, window->pieces[i].data, window->pieces[i].bytes);
         }
     }
-    convoy_xfer_on_reply(engine, peer, CONVOY_SAY_TAKEN, reply); /* a send to an address */
+    convoy_xfer_lock(engine);
 }
 
-/* source: what a far peer is brought; NULL: the peer reads it. */
-static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_order *raw,
-                           const void *source, uint64_t timeout_ns, struct convoy_error *error)
+static int32_t write_list(struct convoy_xfer *engine, struct convoy_raw_window *window, struct convoy_error *error)
 {
-    struct convoy_xfer_order order = {.peer = peer, .source = source, .bytes = raw->bytes};
-    struct convoy_xfer_notice notice = {.type = CONVOY_SAY_RAW};
-    convoy_xfer_order_add(engine, &order);
-    notice.body.raw = *raw;
-    notice.body.raw.cookie = order.cookie;
-    convoy_xfer_say(engine, &engine->peers[peer], &notice);
-    int32_t status = convoy_xfer_order_wait(engine, &order, timeout_ns, error);
-    if (status == CONVOY_OK && order.reply.status != CONVOY_OK) {
-        status = convoy_error_set(error, order.reply.status < 0 ? order.reply.status : CONVOY_MALFORMED,
-                                  "the peer does not write %llu bytes at 0x%llx: status %d; the range must lie in one slot "
-                                  "that waits for bytes, or be registered",
-                                  (unsigned long long)raw->bytes, (unsigned long long)raw->target, order.reply.status);
-    }
-    return status;
-}
-
-/* The peer may read in the lease's block until it has answered; one that has not in time, until it is proven dead. */
-static int32_t order_read(struct convoy_xfer *engine, uint32_t peer, convoy_lease lease,
-                          const struct convoy_raw_order *raw, uint64_t timeout_ns, struct convoy_error *error)
-{
-    int32_t status = convoy_pool_refer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
-    status = order_piece(engine, peer, raw, NULL, timeout_ns, error);
-    if (status != CONVOY_TIMED_OUT || CONVOY_MUTATED(unanswered_is_freed)) {
-        (void)convoy_pool_unrefer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, NULL);
-    }
-    return status;
-}
-
-/* Registered memory goes through a block of the own pool, which the peer can read. */
-static int32_t bounce(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_piece *piece,
-                      uint64_t timeout_ns, struct convoy_error *error)
-{
-    uint64_t room = piece->bytes < BOUNCE_BYTES ? piece->bytes : BOUNCE_BYTES;
+    uint64_t bytes = window->count * sizeof window->parts[0];
     const struct convoy_pool_request request = {
-        .owner = {"raw", 3, 1}, .bytes = room, .now_ns = convoy_now_ns(), .deadline_ns = CONVOY_LEASE_NEVER};
-    struct convoy_slot slot;
-    int32_t status = convoy_pool_take(engine->pool, &request, &slot, error);
+        .owner = {"raw", 3, 1}, .bytes = bytes, .now_ns = convoy_now_ns(), .deadline_ns = CONVOY_LEASE_NEVER};
+    int32_t status = convoy_pool_take(engine->notes, &request, &window->note, error);
     if (status != CONVOY_OK) {
-        return convoy_error_prefix(error, status, "room to send registered memory");
+        window->note.lease = CONVOY_LEASE_NONE;
+        return convoy_error_prefix(error, status, "room for the list of pieces");
     }
-    for (uint64_t done = 0; status == CONVOY_OK && done < piece->bytes; done += room) {
-        uint64_t bytes = piece->bytes - done < room ? piece->bytes - done : room;
-        memcpy(slot.address, (const uint8_t *)piece->source + done, bytes);
-        const struct convoy_raw_order raw = {.offset = slot.offset, .target = piece->target + done, .bytes = bytes};
-        status = order_read(engine, peer, slot.lease, &raw, timeout_ns, error);
+    memcpy(window->note.address, window->parts, bytes);
+    return CONVOY_OK;
+}
+
+/* -- one order ----------------------------------------------------------------------------------------------------- */
+
+static void say(struct convoy_xfer *engine, struct convoy_raw_window *window)
+{
+    struct convoy_xfer_notice notice = {.type = window->count == 1 ? CONVOY_SAY_RAW : CONVOY_SAY_RAW_LIST};
+    if (window->count == 1) {
+        notice.body.raw = (struct convoy_raw_order){.cookie = window->order.cookie,
+                                                    .offset = window->parts[0].offset,
+                                                    .target = window->parts[0].target,
+                                                    .bytes = window->parts[0].bytes};
+    } else {
+        notice.body.list = (struct convoy_raw_list){.cookie = window->order.cookie,
+                                                    .note_offset = window->is_far ? 0 : window->note.offset,
+                                                    .bytes = window->bytes,
+                                                    .count = window->count};
     }
-    (void)convoy_pool_retire(engine->pool, slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
+    window->is_said = true;
+    window->is_given_room = false;
+    convoy_xfer_say(engine, &engine->peers[window->order.peer], &notice);
+}
+
+static int32_t refused(const struct convoy_raw_window *window, struct convoy_error *error)
+{
+    const struct convoy_reply *reply = &window->order.reply;
+    uint32_t at = reply->figures[0] < window->count ? (uint32_t)reply->figures[0] : 0;
+    return convoy_error_set(error, reply->status < 0 ? reply->status : CONVOY_MALFORMED,
+                            "the peer does not write %llu bytes in %u parts: status %d at %llu bytes for 0x%llx; each must lie "
+                            "in one slot that waits for bytes, or be registered",
+                            (unsigned long long)window->bytes, window->count, reply->status,
+                            (unsigned long long)window->parts[at].bytes, (unsigned long long)window->parts[at].target);
+}
+
+/* A peer that has no room now is asked again when it says, until the deadline. false: not any more. */
+static bool wait_again(struct convoy_xfer *engine, const struct call *call)
+{
+    const struct convoy_reply *reply = &call->window->order.reply;
+    struct convoy_xfer_pausing pausing = {0};
+    if (reply->status != CONVOY_BUSY || reply->retry_after_ms == 0) {
+        return false;
+    }
+    uint64_t until = convoy_deadline_after(convoy_now_ns(), reply->retry_after_ms * CONVOY_NS_PER_MS);
+    while (until < call->deadline_ns && convoy_now_ns() < until) {
+        convoy_xfer_pump(engine);
+        convoy_xfer_pause(engine, until, false, &pausing);
+    }
+    return until < call->deadline_ns;
+}
+
+static int32_t check_there(const struct convoy_xfer *engine, const struct call *call, struct convoy_error *error)
+{
+    int32_t status = convoy_xfer_check_open(engine, error);
+    return status != CONVOY_OK || engine->peers[call->peer].state == CONVOY_PEER_IS_CONNECTED
+               ? status
+               : convoy_error_set(error, CONVOY_PEER_LOST, "peer %s is gone", engine->peers[call->peer].session);
+}
+
+static int32_t order(struct convoy_xfer *engine, const struct call *call, struct convoy_error *error)
+{
+    struct convoy_raw_window *window = call->window;
+    int32_t status;
+    do {
+        status = check_there(engine, call, error);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+        convoy_xfer_order_add(engine, &window->order);
+        say(engine, window);
+        status = convoy_xfer_order_wait(engine, &window->order, call->deadline_ns, error);
+    } while (status == CONVOY_OK && wait_again(engine, call));
+    return status == CONVOY_OK && window->order.reply.status != CONVOY_OK ? refused(window, error) : status;
+}
+
+static int32_t send_window(struct convoy_xfer *engine, struct call *call, struct convoy_error *error)
+{
+    struct convoy_raw_window *window = call->window;
+    int32_t status = fill(engine, call, error);
+    if (status == CONVOY_OK && window->block.lease != CONVOY_LEASE_NONE) {
+        gather(engine, window);
+    }
+    if (status == CONVOY_OK && !call->is_far && window->count > 1) {
+        status = write_list(engine, window, error);
+    }
+    if (status == CONVOY_OK && window->count != 0) {
+        status = order(engine, call, error);
+    }
     return status;
 }
 
-static int32_t send_piece(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_piece *piece,
-                          uint64_t timeout_ns, struct convoy_error *error)
+/* The peer may read until it has answered; one that has not in time, until it is proven dead. */
+static bool is_over(const struct convoy_xfer *engine, const struct convoy_raw_window *window)
 {
-    struct convoy_slot slot;
-    bool is_far = engine->peers[peer].lane != NULL && engine->peers[peer].lane->is_far;
-    bool is_range = is_registered(engine, (uint64_t)(uintptr_t)piece->source, piece->bytes);
-    if (is_far && is_range) {
-        const struct convoy_raw_order raw = {.target = piece->target, .bytes = piece->bytes};
-        return order_piece(engine, peer, &raw, piece->source, timeout_ns, error);
+    return window->is_far || !window->is_said || window->order.is_done || engine->peers[window->order.peer].is_dead ||
+           CONVOY_MUTATED(unanswered_is_freed);
+}
+
+/* -- the host's call ----------------------------------------------------------------------------------------------- */
+
+static int32_t begin(struct convoy_xfer *engine, struct call *call, struct convoy_error *error)
+{
+    int32_t status = convoy_xfer_check_open(engine, error);
+    if (status != CONVOY_OK || convoy_xfer_peer_find(engine, call->raw->peer, error) == NULL) {
+        return status != CONVOY_OK ? status : CONVOY_CLOSED;
     }
-    if (convoy_pool_find(engine->pool, piece->source, piece->bytes, &slot, NULL) == CONVOY_OK) {
-        uint64_t offset = (uint64_t)((const uint8_t *)piece->source - (const uint8_t *)convoy_pool_memory(engine->pool));
-        const struct convoy_raw_order raw = {.offset = offset, .target = piece->target, .bytes = piece->bytes};
-        return is_far ? order_piece(engine, peer, &raw, piece->source, timeout_ns, error)
-                      : order_read(engine, peer, slot.lease, &raw, timeout_ns, error);
+    call->peer = (uint32_t)call->raw->peer - 1;
+    call->is_far = engine->peers[call->peer].locality == CONVOY_LOCALITY_REMOTE;
+    if (engine->options.is_private && !call->is_far) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "no peer can read this engine's pool, which is private");
     }
-    if (is_range) {
-        return bounce(engine, peer, piece, timeout_ns, error);
+    status = check_there(engine, call, error);
+    call->window = status == CONVOY_OK ? convoy_raw_window_take(engine) : NULL;
+    if (status == CONVOY_OK && call->window == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a window of pieces");
     }
-    return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
-                            "source %p of %llu bytes lies in no live slot of the pool and is not registered",
-                            piece->source, (unsigned long long)piece->bytes);
+    return status;
 }
 
 int32_t convoy_xfer_raw(struct convoy_xfer *engine, const struct convoy_raw *raw, uint64_t timeout_ns,
                         struct convoy_error *error)
 {
+    struct call call = {.raw = raw};
     convoy_xfer_lock(engine);
-    int32_t status = convoy_xfer_check_open(engine, error);
-    if (status == CONVOY_OK && convoy_xfer_peer_find(engine, raw->peer, error) == NULL) {
-        status = CONVOY_CLOSED;
+    call.deadline_ns = convoy_xfer_order_deadline(engine, timeout_ns);
+    int32_t status = begin(engine, &call, error);
+    if (status != CONVOY_OK) {
+        convoy_xfer_unlock(engine);
+        return status;
     }
-    bool is_far = status == CONVOY_OK && engine->peers[(uint32_t)raw->peer - 1].locality == CONVOY_LOCALITY_REMOTE;
-    if (status == CONVOY_OK && engine->options.is_private && !is_far) {
-        status = convoy_error_set(error, CONVOY_UNSUPPORTED, "no peer can read this engine's pool, which is private");
-    }
-    for (size_t i = 0; status == CONVOY_OK && i < raw->piece_count;) {
-        struct convoy_raw_piece piece = raw->pieces[i++];
-        while (i < raw->piece_count && raw->pieces[i].bytes != 0 &&
-               (const uint8_t *)piece.source + piece.bytes == (const uint8_t *)raw->pieces[i].source &&
-               piece.target + piece.bytes == raw->pieces[i].target) {
-            piece.bytes += raw->pieces[i++].bytes;
-        }
-        if (piece.bytes != 0) {
-            status = send_piece(engine, (uint32_t)raw->peer - 1, &piece, timeout_ns, error);
+    struct convoy_xfer_peer *peer = &engine->peers[call.peer];
+    bool is_kept = true;
+    peer->entries++; /* its place stays while the lock is given up */
+    while (status == CONVOY_OK && call.index < raw->piece_count) {
+        status = send_window(engine, &call, error);
+        is_kept = is_over(engine, call.window);
+        if (is_kept) {
+            convoy_raw_window_clear(engine, call.window);
         }
     }
+    if (is_kept) {
+        convoy_raw_window_put(engine, call.window);
+    } else {
+        convoy_raw_window_hold(engine, call.window);
+    }
+    peer->entries--;
+    convoy_xfer_peer_free(engine, peer);
     convoy_xfer_unlock(engine);
     return status;
 }

@@ -3,7 +3,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/fault.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <string.h>
 
@@ -272,7 +272,9 @@ void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 {
     struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, reply->serial, NULL);
     if (entry == NULL || entry->kind != CONVOY_XFER_SEND || entry->peer != (uint32_t)(peer - engine->peers)) {
-        CONVOY_XFER_NOTE(engine, replies_late);
+        if (type != CONVOY_SAY_BACK || !convoy_xfer_order_back(engine, peer, reply)) {
+            CONVOY_XFER_NOTE(engine, replies_late);
+        }
         return;
     }
     bool is_back = type == CONVOY_SAY_BACK || (reply->flags & CONVOY_REPLY_BACK) != 0;

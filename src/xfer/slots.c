@@ -64,8 +64,7 @@ static int32_t slot_memory(struct convoy_xfer *engine, struct convoy_xfer_entry 
             kept->is_taken = !CONVOY_MUTATED(prealloc_for_two);
             entry->slot = kept->slot;
             entry->slot_id = (uint32_t)(kept - engine->preallocs) + 1;
-            entry->filled_bytes = kept->filled_bytes;
-            kept->filled_bytes = 0;
+            convoy_extents_move(&kept->written, &entry->written);
         }
         return status;
     }
@@ -81,10 +80,10 @@ static int32_t slot_memory(struct convoy_xfer *engine, struct convoy_xfer_entry 
 /* Bytes that came before the request was known here count. */
 static void slot_filled(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (entry->filled_bytes != 0) {
+    if (entry->written.count != 0) {
         (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_FILLING);
     }
-    if (entry->filled_bytes != 0 && entry->filled_bytes >= entry->payload_bytes) {
+    if (entry->written.count != 0 && convoy_extents_cover(&entry->written, entry->payload_bytes)) {
         entry->times_ns[CONVOY_TIME_LOADED] = convoy_now_ns();
         (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_FILLED);
     }
@@ -95,7 +94,7 @@ int32_t convoy_xfer_slot_take(struct convoy_xfer *engine, struct convoy_xfer_ent
 {
     const struct convoy_reserve any = {.prealloc = CONVOY_PREALLOC_FIRST};
     int32_t status = slot_memory(engine, entry, &any, bytes, error);
-    entry->filled_bytes = 0; /* what somebody has left there is written over */
+    entry->written.count = 0; /* what somebody has left there is written over */
     return status;
 }
 
@@ -126,19 +125,22 @@ struct convoy_xfer_entry *convoy_xfer_slot_owner(struct convoy_xfer *engine, con
     return NULL;
 }
 
-void convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, uint64_t bytes)
+bool convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, const struct convoy_extent *parts,
+                              uint32_t count)
 {
     struct convoy_xfer_entry *entry = convoy_xfer_slot_owner(engine, slot->lease);
+    bool is_kept = true;
     if (entry != NULL) {
-        entry->filled_bytes += bytes;
+        is_kept = convoy_extents_add(&entry->written, parts, count);
         slot_filled(engine, entry);
-        return;
+        return is_kept;
     }
     for (uint32_t i = 0; i < engine->options.prealloc_count; i++) {
         if (engine->preallocs[i].slot.lease == slot->lease) {
-            engine->preallocs[i].filled_bytes += bytes;
+            is_kept = convoy_extents_add(&engine->preallocs[i].written, parts, count);
         }
     }
+    return is_kept;
 }
 
 /* Whether a peer may write there: a slot that waits for bytes, never what was staged or loaded. */

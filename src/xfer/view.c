@@ -5,7 +5,7 @@
 #include "core/fault.h"
 #include "core/memory.h"
 #include "net/shared_file.h"
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -56,6 +56,22 @@ static bool read_process(const struct convoy_view *view, uint64_t address, uint8
     return poll(&process, 1, 0) == 0;
 }
 
+/* As many of them as one call takes, which is all but where the process forbids a page. */
+static bool read_together(const struct convoy_view *view, const struct convoy_view_part *parts, uint32_t count)
+{
+    struct iovec here[CONVOY_VIEW_PARTS_MAX];
+    struct iovec there[CONVOY_VIEW_PARTS_MAX];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        here[i] = (struct iovec){.iov_base = parts[i].to, .iov_len = parts[i].bytes};
+        there[i] = (struct iovec){.iov_base = (void *)(uintptr_t)(view->address + parts[i].offset), .iov_len = parts[i].bytes};
+        bytes += parts[i].bytes;
+    }
+    struct pollfd process = {.fd = view->pid_fd, .events = POLLIN};
+    ssize_t got = process_vm_readv(view->pid, here, count, there, count, 0);
+    return got >= 0 && (uint64_t)got == bytes && poll(&process, 1, 0) == 0;
+}
+
 bool convoy_view_try_process(struct convoy_view *view, const struct convoy_introduction *introduction, pid_t pid, int pid_fd)
 {
     uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES];
@@ -75,6 +91,20 @@ bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to,
         return read_process(view, view->address + offset, to, bytes);
     }
     convoy_copy(to, view->pool + offset, bytes, stream_from);
+    return true;
+}
+
+bool convoy_view_read_parts(const struct convoy_view *view, const struct convoy_view_part *parts, uint32_t count,
+                            size_t stream_from)
+{
+    if (view->pool == NULL && count > 1 && read_together(view, parts, count)) {
+        return true;
+    }
+    for (uint32_t i = 0; i < count; i++) { /* the same once more does no harm */
+        if (!convoy_view_read(view, parts[i].offset, parts[i].to, parts[i].bytes, stream_from)) {
+            return false;
+        }
+    }
     return true;
 }
 

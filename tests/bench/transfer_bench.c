@@ -121,8 +121,6 @@ static void run_case(const struct options *options, const char *text, uint32_t i
     struct job job = {.options = options, .which = &which, .rounds = handover_rounds(which.bytes, options->is_quick)};
     if (strcmp(which.kind, "stream") == 0) {
         job.rounds += 3 * which.pieces; /* until every slot was touched */
-    } else if (strcmp(which.kind, "raw") == 0) {
-        job.rounds = handover_rounds(which.bytes * which.pieces, options->is_quick); /* each piece may take its time */
     }
     job.shared = bench_share(sizeof *job.shared, options->is_split ? path : NULL);
     bench_fork(options->first, options->is_split ? 1 : 2, run_rank, &job);

@@ -296,7 +296,7 @@ static void test_reports_registered_ranges_are_counted_and_may_touch(void **stat
 }
 
 /* sgl-project/sglang PR 32758, kvcache-ai/Mooncake issue 1088: as many pieces as a host likes in one call, half of them
- * empty; the time out is for one piece without progress, not for all together. */
+ * empty, move in few orders. */
 static void test_reports_many_pieces_with_empty_ones_between_arrive(void **state)
 {
     (void)state;
@@ -325,7 +325,7 @@ static void test_reports_many_pieces_with_empty_ones_between_arrive(void **state
         sent += pieces[i].bytes != 0;
         EXPECT(pieces[i].bytes == 0 || *(const uint8_t *)(uintptr_t)pieces[i].target == *(const uint8_t *)pieces[i].source);
     }
-    EXPECT_EQUAL(engine_counter(two->receiver, "raw_orders") - before, sent);
+    EXPECT(engine_counter(two->receiver, "raw_orders") - before <= sent / 1000 + 1); /* one order for many of them */
     release(two->receiver, slot.transfer);
     release(two->sender, staged);
     free(pieces);

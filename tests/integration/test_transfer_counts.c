@@ -101,10 +101,75 @@ static void test_transfer_counts_no_allocation_and_no_system_call_per_request(vo
     }
 }
 
+/* -- pieces for addresses -- */
+
+#define PIECES 64u
+
+static void push(const struct pair *pair, const struct convoy_raw *raw)
+{
+    struct engine *sender = pair->sender;
+    EXPECT_OK(sender->table->transfer_sync(sender->handle, raw, ENGINE_TIMEOUT_NS, &sender->error), &sender->error);
+}
+
+static void count_pushes(const struct rank *rank, void *argument)
+{
+    static uint8_t target[2 * 4096];
+    struct pair pair = {.sender = engine_create(NULL), .receiver = engine_create(NULL)};
+    struct convoy_raw_piece pieces[PIECES];
+    struct count count;
+    char *reason = rank->shared;
+    const char *cannot = count_prepare();
+    (void)argument;
+    if (cannot != NULL) {
+        (void)snprintf(reason, 128, "%s", cannot);
+        return;
+    }
+    pair.peer = engine_connect(pair.sender, pair.receiver->info.session);
+    EXPECT_OK(pair.sender->table->memory_register(pair.sender->handle, pair.data, 4096, &pair.sender->error),
+              &pair.sender->error);
+    EXPECT_OK(pair.receiver->table->memory_register(pair.receiver->handle, target, sizeof target, &pair.receiver->error),
+              &pair.receiver->error);
+    for (uint32_t i = 0; i < PIECES; i++) {
+        pieces[i] = (struct convoy_raw_piece){
+            .source = pair.data + 64 * i, .target = (uint64_t)(uintptr_t)target + 128 * i, .bytes = 60};
+    }
+    const struct convoy_raw raw = {.struct_size = sizeof raw,
+                                   .peer = pair.peer,
+                                   .pieces = pieces,
+                                   .piece_stride = sizeof pieces[0],
+                                   .piece_count = PIECES};
+    uint64_t allocations = 0;
+    for (uint32_t i = 0; i < WARM + COUNTED / 4; i++) {
+        count_start_allocations(); /* it waits, and is woken, by system calls */
+        push(&pair, &raw);
+        count_stop(&count);
+        allocations += i >= WARM ? count.allocations : 0;
+    }
+    EXPECT_EQUAL(allocations, 0);
+    engine_destroy(pair.sender);
+    engine_destroy(pair.receiver);
+}
+
+static void test_transfer_counts_no_allocation_per_raw_order(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(1, 128);
+    char reason[128];
+    ranks_start(ranks, count_pushes, NULL, 0);
+    ranks_await_exit(ranks, 0);
+    memcpy(reason, ranks_shared(ranks), sizeof reason);
+    ranks_finish(ranks);
+    if (reason[0] != '\0') {
+        print_message("%s\n", reason);
+        skip();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_counts_no_allocation_and_no_system_call_per_request),
+        cmocka_unit_test(test_transfer_counts_no_allocation_per_raw_order),
     };
     return cmocka_run_group_tests_name("transfer_counts", tests, NULL, NULL);
 }

@@ -299,9 +299,8 @@ static void push_raw(const struct rank *rank, struct engine *engine, convoy_peer
     far_release(engine, sent);
 }
 
-static struct convoy_reserved_slot reserve(struct engine *engine, const char *request)
+static struct convoy_reserved_slot reserve_bytes(struct engine *engine, const char *request, uint64_t bytes)
 {
-    const uint64_t bytes = RAW_BYTES;
     struct convoy_reserved_slot slot = {.transfer = 0};
     const struct convoy_reserve wanted = {.struct_size = sizeof wanted,
                                           .request = request,
@@ -326,7 +325,8 @@ static void run_raw(const struct rank *rank, void *argument)
         push_raw(rank, engine, peer);
         rank_barrier(rank);
     } else {
-        struct convoy_reserved_slot slots[2] = {reserve(engine, "raw"), reserve(engine, "to address")};
+        struct convoy_reserved_slot slots[2] = {reserve_bytes(engine, "raw", RAW_BYTES),
+                                                reserve_bytes(engine, "to address", RAW_BYTES)};
         EXPECT_OK(engine->table->memory_register(engine->handle, registered, RAW_BYTES, &engine->error), &engine->error);
         shared->numbers[1] = (uint64_t)(uintptr_t)slots[0].address;
         shared->numbers[2] = (uint64_t)(uintptr_t)registered;
@@ -349,6 +349,92 @@ static void test_far_addresses_are_written_where_the_peer_lets_them_be(void **st
 {
     (void)state;
     far_run(run_raw, NULL);
+}
+
+/* -- many pieces to addresses: a few orders, and one piece that must not be written keeps back all -- */
+
+#define LIST_PIECES 600u
+#define LIST_STEP 1000u
+#define LIST_LARGE 400000u
+#define LIST_BYTES (LIST_PIECES * LIST_STEP + LIST_LARGE)
+
+static void push_list(const struct rank *rank, struct engine *engine, convoy_peer peer)
+{
+    static uint8_t data[LIST_BYTES];
+    static struct convoy_raw_piece pieces[LIST_PIECES + 1];
+    const struct far_shared *shared = rank->shared;
+    const struct convoy_raw raw = {.struct_size = sizeof raw,
+                                   .peer = peer,
+                                   .pieces = pieces,
+                                   .piece_stride = sizeof pieces[0],
+                                   .piece_count = LIST_PIECES + 1};
+    engine_fill(data, LIST_BYTES, 6);
+    for (uint32_t i = 0; i < LIST_PIECES; i++) { /* apart, by turns into the slot and into registered memory */
+        pieces[i] = (struct convoy_raw_piece){
+            .source = data + LIST_STEP * i, .target = shared->numbers[1 + i % 2] + LIST_STEP * i, .bytes = LIST_STEP - 1};
+    }
+    pieces[LIST_PIECES] = (struct convoy_raw_piece){
+        .source = data + LIST_PIECES * LIST_STEP, .target = shared->numbers[2] + LIST_PIECES * LIST_STEP, .bytes = LIST_LARGE};
+    EXPECT_OK(engine->table->memory_register(engine->handle, data, LIST_BYTES, &engine->error), &engine->error);
+    pieces[77].target = shared->numbers[2] + LIST_BYTES - 1; /* across its end */
+    EXPECT_STATUS(engine->table->transfer_sync(engine->handle, &raw, ENGINE_TIMEOUT_NS, &engine->error), CONVOY_NOT_FOUND,
+                  &engine->error);
+    rank_barrier(rank); /* the other looks that nothing is there */
+    rank_barrier(rank);
+    pieces[77].target = shared->numbers[2] + LIST_STEP * 77;
+    EXPECT_OK(engine->table->transfer_sync(engine->handle, &raw, ENGINE_TIMEOUT_NS, &engine->error), &engine->error);
+    EXPECT_OK(engine->table->memory_deregister(engine->handle, data, LIST_BYTES, &engine->error), &engine->error);
+}
+
+static void take_list(const struct rank *rank, struct engine *engine)
+{
+    static uint8_t registered[LIST_BYTES];
+    static uint8_t wanted[LIST_BYTES];
+    struct far_shared *shared = rank->shared;
+    struct convoy_reserved_slot slot = reserve_bytes(engine, "list", LIST_BYTES);
+    uint8_t *target = slot.address;
+    engine_fill(wanted, LIST_BYTES, 6);
+    memset(target, 0, LIST_BYTES);
+    EXPECT_OK(engine->table->memory_register(engine->handle, registered, LIST_BYTES, &engine->error), &engine->error);
+    shared->numbers[1] = (uint64_t)(uintptr_t)target;
+    shared->numbers[2] = (uint64_t)(uintptr_t)registered;
+    rank_barrier(rank);
+    rank_barrier(rank);
+    for (uint32_t i = 0; i < LIST_PIECES; i++) {
+        EXPECT_EQUAL((i % 2 == 0 ? target : registered)[LIST_STEP * i], 0);
+    }
+    uint64_t before = engine_counter(engine, "raw_orders");
+    rank_barrier(rank);
+    rank_barrier(rank);
+    for (uint32_t i = 0; i < LIST_PIECES; i++) {
+        const uint8_t *memory = (i % 2 == 0 ? target : registered) + LIST_STEP * i;
+        EXPECT(memcmp(memory, wanted + LIST_STEP * i, LIST_STEP - 1) == 0 && memory[LIST_STEP - 1] == 0);
+    }
+    EXPECT(memcmp(registered + LIST_PIECES * LIST_STEP, wanted + LIST_PIECES * LIST_STEP, LIST_LARGE) == 0);
+    EXPECT_EQUAL(engine_counter(engine, "raw_orders") - before, 2);
+    far_release(engine, slot.transfer);
+    EXPECT_OK(engine->table->memory_deregister(engine->handle, registered, LIST_BYTES, &engine->error), &engine->error);
+}
+
+static void run_list(const struct rank *rank, void *argument)
+{
+    struct engine *engine = far_open(rank, 0, 0);
+    convoy_peer peer = far_connect(rank, engine);
+    (void)argument;
+    if (rank->index == 0) {
+        rank_barrier(rank);
+        push_list(rank, engine, peer);
+        rank_barrier(rank);
+    } else {
+        take_list(rank, engine);
+    }
+    far_finish(rank, engine);
+}
+
+static void test_far_pieces_for_addresses_go_together_or_not_at_all(void **state)
+{
+    (void)state;
+    far_run(run_list, NULL);
 }
 
 /* -- a small pool, and slots made at open -- */
@@ -602,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_far_many_in_flight_both_ways_share_one_connection_and_leave_nothing),
         cmocka_unit_test(test_far_descriptors_are_pulled_into_slots_and_destinations),
         cmocka_unit_test(test_far_addresses_are_written_where_the_peer_lets_them_be),
+        cmocka_unit_test(test_far_pieces_for_addresses_go_together_or_not_at_all),
         cmocka_unit_test(test_far_small_pool_refuses_with_figures_and_takes_again_later),
         cmocka_unit_test(test_far_hosts_that_only_sleep_on_completions_are_served),
         cmocka_unit_test(test_far_without_ucx_says_what_is_missing_and_one_host_goes_on),

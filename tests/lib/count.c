@@ -133,10 +133,15 @@ const char *count_prepare(void)
     return clock_makes_a_system_call() ? "reading the clock is a system call on this machine" : NULL;
 }
 
-void count_start(void)
+void count_start_allocations(void)
 {
     current = (struct count){0};
     is_counting = 1;
+}
+
+void count_start(void)
+{
+    count_start_allocations();
     selector = SELECTOR_BLOCK;
 }
 

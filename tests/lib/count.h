@@ -20,6 +20,8 @@ struct count {
 const char *count_prepare(void);
 
 void count_start(void);
+/* Allocations alone, where system calls are needed to go on. */
+void count_start_allocations(void);
 void count_stop(struct count *count_out);
 
 #endif

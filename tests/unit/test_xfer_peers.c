@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an engine takes from a peer only with a proof: an answer, memory that came as a file, memory read out of a process. */
-#include "xfer/parts.h"
+#include "xfer/raw.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,13 +23,13 @@ static void test_xfer_peers_answer_needs_the_cookie_and_the_peer_of_its_order(vo
     struct convoy_xfer_order order = {.peer = 1};
     convoy_xfer_order_add(engine, &order);
     struct convoy_reply reply = {.cookie = order.cookie + (UINT64_C(1) << 32), .status = CONVOY_NOT_FOUND};
-    convoy_xfer_on_raw_done(engine, &peers[1], &reply); /* of an order that was given up, or never was */
+    convoy_xfer_on_answer(engine, &peers[1], &reply); /* of an order that was given up, or never was */
     assert_false(order.is_done);
     reply.cookie = order.cookie;
-    convoy_xfer_on_raw_done(engine, &peers[0], &reply);
+    convoy_xfer_on_answer(engine, &peers[0], &reply);
     assert_false(order.is_done);
     assert_int_equal(engine->counters[CONVOY_XFER_COUNT_replies_late], 2);
-    convoy_xfer_on_raw_done(engine, &peers[1], &reply);
+    convoy_xfer_on_answer(engine, &peers[1], &reply);
     assert_true(order.is_done);
     assert_int_equal(order.reply.status, CONVOY_NOT_FOUND);
     free(peers);

@@ -84,10 +84,10 @@ static void test_xfer_wire_introduction_comes_back_and_truncated_is_refused(void
     for (size_t length = 0; length < sizeof bytes; length++) {
         assert_int_equal(convoy_introduction_decode(bytes, length, &read, NULL), CONVOY_MALFORMED);
     }
-    bytes[0] = 2;
+    bytes[0] = 1;
     struct convoy_error error = CONVOY_ERROR_INIT;
     assert_int_equal(convoy_introduction_decode(bytes, sizeof bytes, &read, &error), CONVOY_VERSION_MISMATCH);
-    assert_non_null(strstr(error.text, "2 there, 1 here"));
+    assert_non_null(strstr(error.text, "1 there, 2 here"));
 }
 
 static void test_xfer_wire_introduction_without_name_or_number_is_refused(void **state)
