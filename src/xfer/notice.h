@@ -10,7 +10,8 @@
  *   WITHDRAW  I do not wait for it any more           ASK       may I read what this descriptor names
  *   RAW       copy this into your memory              RAW_DONE  it is there, or why not
  *                                                     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
- *   either way: QUERY, ANSWER, GOODBYE; between hosts HELLO, the first
+ *   either way: QUERY, ANSWER, GOODBYE; between hosts HELLO, the first; on one host FORGET: a generation of the own pool has
+ *   ended
  *
  * serial: the sender's transfer. cookie: the asker's. An OFFER that was not answered is sent again with the same sequence
  * number; the receiver answers a repeated one from what it remembers and does nothing twice.
@@ -35,6 +36,7 @@ enum convoy_say {
     CONVOY_SAY_GOODBYE,
     CONVOY_SAY_ROOM,
     CONVOY_SAY_HELLO,
+    CONVOY_SAY_FORGET,
     CONVOY_SAY_TYPES,
 };
 
@@ -98,12 +100,18 @@ struct convoy_room {
     uint64_t note_bytes; /* 0: the descriptor is known */
 };
 
+struct convoy_forget {
+    uint64_t generation;
+    uint64_t oldest; /* that the peer still has; all before it have ended too; 0: it has none */
+};
+
 union convoy_say_body {
     struct convoy_offer offer;
     struct convoy_reply reply;
     struct convoy_ask ask;
     struct convoy_raw_order raw;
     struct convoy_room room;
+    struct convoy_forget forget;
 };
 
 struct convoy_xfer_notice {

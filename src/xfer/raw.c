@@ -120,8 +120,8 @@ void convoy_xfer_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 static int32_t resolve(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw,
                        struct convoy_slot *slot_out)
 {
-    const struct convoy_view *view = peer->view;
-    bool is_readable = view == NULL || (raw->bytes <= view->pool_bytes && raw->offset <= view->pool_bytes - raw->bytes);
+    const struct convoy_view *view = convoy_view_at(peer->view, raw->offset, raw->bytes);
+    bool is_readable = peer->view == NULL || convoy_view_has(view, raw->offset, raw->bytes);
     if (!is_readable || raw->target > UINT64_MAX - raw->bytes) {
         return CONVOY_INVALID_ARGUMENT;
     }
@@ -165,10 +165,10 @@ void convoy_xfer_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     }
     *copy = (struct convoy_xfer_copy){.order = *raw,
                                       .slot = slot,
-                                      .view = peer->view,
+                                      .view = convoy_view_at(peer->view, raw->offset, raw->bytes),
                                       .peer = (uint32_t)(peer - engine->peers),
                                       .generation = peer->generation};
-    peer->view->references++;
+    copy->view->references++;
     peer->entries++;
     if (slot.lease != CONVOY_LEASE_NONE) { /* the slot's memory stays until the copy has stopped */
         (void)convoy_pool_refer(engine->pool, slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
@@ -308,14 +308,15 @@ static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, const stru
 
 /* The peer may read in the lease's block until it has answered; one that has not in time, until it is proven dead. */
 static int32_t order_read(struct convoy_xfer *engine, uint32_t peer, convoy_lease lease,
-                          const struct convoy_raw_order *raw, uint64_t timeout_ns, struct convoy_error *error)
+                          const struct convoy_raw_order *raw, const void *source, uint64_t timeout_ns,
+                          struct convoy_error *error)
 {
     int32_t status = convoy_pool_refer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, error);
     if (status != CONVOY_OK) {
         return status;
     }
-    status = order_piece(engine, peer, raw, NULL, timeout_ns, error);
-    if (status != CONVOY_TIMED_OUT || CONVOY_MUTATED(unanswered_is_freed)) {
+    status = order_piece(engine, peer, raw, source, timeout_ns, error);
+    if (status != CONVOY_TIMED_OUT || source != NULL || CONVOY_MUTATED(unanswered_is_freed)) {
         (void)convoy_pool_unrefer(engine->pool, lease, peer, CONVOY_REFERENCE_DEVICE, NULL);
     }
     return status;
@@ -337,7 +338,7 @@ static int32_t bounce(struct convoy_xfer *engine, uint32_t peer, const struct co
         uint64_t bytes = piece->bytes - done < room ? piece->bytes - done : room;
         memcpy(slot.address, (const uint8_t *)piece->source + done, bytes);
         const struct convoy_raw_order raw = {.offset = slot.offset, .target = piece->target + done, .bytes = bytes};
-        status = order_read(engine, peer, slot.lease, &raw, timeout_ns, error);
+        status = order_read(engine, peer, slot.lease, &raw, NULL, timeout_ns, error);
     }
     (void)convoy_pool_retire(engine->pool, slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
     return status;
@@ -354,10 +355,9 @@ static int32_t send_piece(struct convoy_xfer *engine, uint32_t peer, const struc
         return order_piece(engine, peer, &raw, piece->source, timeout_ns, error);
     }
     if (convoy_pool_find(engine->pool, piece->source, piece->bytes, &slot, NULL) == CONVOY_OK) {
-        uint64_t offset = (uint64_t)((const uint8_t *)piece->source - (const uint8_t *)convoy_pool_memory(engine->pool));
+        uint64_t offset = slot.offset + (uint64_t)((const uint8_t *)piece->source - (const uint8_t *)slot.address);
         const struct convoy_raw_order raw = {.offset = offset, .target = piece->target, .bytes = piece->bytes};
-        return is_far ? order_piece(engine, peer, &raw, piece->source, timeout_ns, error)
-                      : order_read(engine, peer, slot.lease, &raw, timeout_ns, error);
+        return order_read(engine, peer, slot.lease, &raw, is_far ? piece->source : NULL, timeout_ns, error);
     }
     if (is_range) {
         return bounce(engine, peer, piece, timeout_ns, error);

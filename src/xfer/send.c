@@ -66,7 +66,7 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
                                entry->error.text);
         return;
     }
-    entry->slot = (struct convoy_slot){.lease = stage->slot.lease, .offset = stage->slot.offset, .bytes = stage->slot.bytes};
+    entry->slot = stage->slot;
     entry->sequence = ++engine->peers[entry->peer].sequence;
     entry->payload_bytes = stage->payload_bytes;
     entry->is_lent = true;
@@ -355,7 +355,7 @@ static int32_t lend(struct convoy_xfer *engine, uint32_t peer, const struct conv
         convoy_xfer_entry_fail(engine, loan, CONVOY_TRANSFER_FAILED, status, "no more readers");
         return CONVOY_BUSY;
     }
-    loan->slot = (struct convoy_slot){.lease = stage->slot.lease, .offset = stage->slot.offset};
+    loan->slot = stage->slot;
     loan->payload_bytes = stage->payload_bytes;
     loan->reference = CONVOY_REFERENCE_READ;
     loan->is_lent = true;
