@@ -70,6 +70,7 @@ struct convoy_view {
     size_t pool_bytes;
     size_t notes_bytes;
     uint32_t references;
+    bool has_ended; /* its peer has returned that memory, or is about to */
 };
 
 struct convoy_xfer_peer {
@@ -457,7 +458,7 @@ struct convoy_view *convoy_view_at(struct convoy_view *newest, uint64_t offset, 
 bool convoy_view_has(const struct convoy_view *view, uint64_t offset, uint64_t bytes);
 /* Into a peer's list, which takes its reference. BUSY: it has that generation; MALFORMED: it overlaps another; LIMIT. */
 int32_t convoy_view_attach(struct convoy_view **newest, struct convoy_view *view);
-/* That generation, and all before the oldest, leave the list; never the newest. How many. */
+/* That generation, and all before the oldest, leave the list, the newest once a newer one comes. How many it has meant. */
 uint32_t convoy_view_forget(struct convoy_view *newest, uint64_t generation, uint64_t oldest);
 void convoy_view_put_all(struct convoy_view *newest);
 

@@ -77,12 +77,13 @@ static void hand_over(struct convoy_xfer *engine, struct convoy_xfer_peer *peer,
     convoy_xfer_lock(engine);
     struct convoy_share *row = convoy_shares_of(&peer->shares, wanted);
     bool is_same = peer->generation == life && peer->state == CONVOY_PEER_IS_CONNECTED && peer->share_fd < 0;
-    if (channel >= 0 && is_same && row != NULL && convoy_share_move(&peer->shares, row, CONVOY_SHARE_SENT)) {
+    if (channel >= 0 && is_same) { /* heard even if it has ended meanwhile: the peer is then told to forget it */
         peer->share_fd = channel;
         CONVOY_XFER_NOTE(engine, generations_handed);
-        return;
-    }
-    if (channel >= 0) {
+        if (row != NULL) {
+            (void)convoy_share_move(&peer->shares, row, CONVOY_SHARE_SENT);
+        }
+    } else if (channel >= 0) {
         (void)close(channel);
     } else if (is_same) {
         try_later(engine, peer);

@@ -104,11 +104,25 @@ struct convoy_view *convoy_view_at(struct convoy_view *newest, uint64_t offset, 
     return view;
 }
 
-int32_t convoy_view_attach(struct convoy_view **newest, struct convoy_view *view)
+/* The newest stays even if it has ended: somebody is always asked for what lies nowhere. It goes once another comes. */
+static void drop_ended(struct convoy_view *newest)
 {
-    struct convoy_view **at = newest;
+    for (struct convoy_view **at = &newest->older; *at != NULL;) {
+        struct convoy_view *view = *at;
+        if (!view->has_ended) {
+            at = &view->older;
+            continue;
+        }
+        *at = view->older;
+        view->older = NULL;
+        convoy_view_put(view);
+    }
+}
+
+static int32_t check_attach(const struct convoy_view *newest, const struct convoy_view *view)
+{
     uint32_t count = 0;
-    for (const struct convoy_view *other = *newest; other != NULL; other = other->older) {
+    for (const struct convoy_view *other = newest; other != NULL; other = other->older) {
         if (other->generation == view->generation) {
             return CONVOY_BUSY;
         }
@@ -118,35 +132,38 @@ int32_t convoy_view_attach(struct convoy_view **newest, struct convoy_view *view
         }
         count++;
     }
-    if (count >= CONVOY_VIEW_GENERATIONS) {
-        return CONVOY_LIMIT;
-    }
-    while (*at != NULL && (*at)->base > view->base) {
-        at = &(*at)->older;
+    return count < CONVOY_VIEW_GENERATIONS ? CONVOY_OK : CONVOY_LIMIT;
+}
+
+int32_t convoy_view_attach(struct convoy_view **newest, struct convoy_view *view)
+{
+    struct convoy_view **at = newest;
+    int32_t status = check_attach(*newest, view);
+    if (status != CONVOY_OK) {
+        return status;
     }
     view->notes_kept = (*newest)->notes_kept;
     view->notes_kept->references++;
     view->notes = (*newest)->notes;
     view->notes_bytes = (*newest)->notes_bytes;
+    while (*at != NULL && (*at)->base > view->base) {
+        at = &(*at)->older;
+    }
     view->older = *at;
     *at = view;
+    drop_ended(*newest);
     return CONVOY_OK;
 }
 
 uint32_t convoy_view_forget(struct convoy_view *newest, uint64_t generation, uint64_t oldest)
 {
     uint32_t count = 0;
-    for (struct convoy_view **at = &newest->older; *at != NULL;) {
-        struct convoy_view *view = *at;
-        if (view->generation != generation && view->generation >= oldest) {
-            at = &view->older;
-            continue;
-        }
-        *at = view->older;
-        view->older = NULL;
-        convoy_view_put(view);
-        count++;
+    for (struct convoy_view *view = newest; view != NULL; view = view->older) {
+        bool is_meant = view->generation == generation || view->generation < oldest;
+        count += is_meant && !view->has_ended;
+        view->has_ended = view->has_ended || is_meant;
     }
+    drop_ended(newest);
     return count;
 }
 

@@ -116,7 +116,12 @@ static void test_xfer_share_views_are_found_by_offset_and_go_when_nobody_reads_t
     assert_false(convoy_view_has(second, BYTES, BYTES + 1));
     second->references++; /* a lent view */
     assert_int_equal(convoy_view_forget(newest, 2, 0), 1);
-    assert_int_equal(convoy_view_forget(newest, 5, 9), 1); /* never the newest */
+    assert_int_equal(convoy_view_forget(newest, 5, 2), 2); /* the newest stays, */
+    assert_int_equal(mappings_count(), mapped + 3);
+    assert_int_equal(newest->generation, 5);
+    expect_attach(&newest, pool, 6, 7 * BYTES, CONVOY_OK); /* and goes when there is another */
+    assert_int_equal(newest->generation, 6);
+    assert_null(newest->older);
     assert_int_equal(mappings_count(), mapped + 3);
     convoy_view_put_all(newest);
     assert_int_equal(mappings_count(), mapped + 2); /* the lent one, and the notes with it */
