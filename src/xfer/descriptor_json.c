@@ -41,7 +41,7 @@ int32_t convoy_descriptor_to_json(const struct convoy_descriptor *descriptor, ch
         .manifest = {manifest, strlen(manifest)},
         .session_id = descriptor->session,
         .pool_ptr = (int64_t)descriptor->pool_address,
-        .slot_offset = (int64_t)descriptor->offset,
+        .slot_offset = (int64_t)(descriptor->offset - descriptor->base),
         .scalar_fields = descriptor->scalars,
         .wire_version = 1,
         .attempt = descriptor->attempt,

@@ -446,6 +446,7 @@ void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *p
         return;
     }
     entry->serial = reply->serial;
+    entry->offset = (reply->flags & CONVOY_REPLY_PLACED) != 0 ? reply->figures[0] : entry->offset;
     entry->is_lent = true;
     peer->lane->load(engine, entry, NULL);
 }

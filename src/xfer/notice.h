@@ -60,13 +60,14 @@ struct convoy_offer {
     uint32_t attempt;
 };
 
-#define CONVOY_REPLY_BACK 1u /* TAKEN: and BACK in one */
+#define CONVOY_REPLY_BACK 1u   /* TAKEN: and BACK in one */
+#define CONVOY_REPLY_PLACED 2u /* GRANT: figures[0] is where the payload lies; JSON counts from its generation's start */
 
 /* TAKEN, BACK, WITHDRAW, GRANT, RAW_DONE, ANSWER */
 struct convoy_reply {
     uint64_t serial;
     uint64_t cookie;
-    uint64_t figures[2]; /* ANSWER: nothing; a refusal for want of room: free bytes, largest free block */
+    uint64_t figures[2]; /* GRANT: see PLACED; a refusal for want of room: free bytes, largest free block */
     int32_t status;
     uint32_t state; /* ANSWER: CONVOY_TRANSFER_* */
     uint32_t attempt;

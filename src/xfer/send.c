@@ -286,6 +286,12 @@ void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 
 /* -- readers that come with a descriptor --------------------------------------------------------------------------- */
 
+/* JSON, which has no serial, counts from the start of the payload's generation. */
+static uint64_t asked_offset(const struct convoy_xfer_entry *stage, const struct convoy_ask *ask)
+{
+    return stage->slot.offset - (ask->serial == 0 ? stage->descriptor.base : 0);
+}
+
 static struct convoy_xfer_entry *find_asked(struct convoy_xfer *engine, const struct convoy_ask *ask, int32_t *status_out)
 {
     struct convoy_xfer_entry *entry = NULL;
@@ -301,7 +307,7 @@ static struct convoy_xfer_entry *find_asked(struct convoy_xfer *engine, const st
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
         entry = &engine->entries[at];
         if (entry->kind == CONVOY_XFER_STAGE && entry->digest == ask->digest && entry->attempt == ask->attempt &&
-            entry->slot.offset == ask->offset) {
+            asked_offset(entry, ask) == ask->offset) {
             return entry;
         }
     }
@@ -320,7 +326,7 @@ static int32_t judge_ask(const struct convoy_xfer_entry *stage, const struct con
     if (stage->attempt != ask->attempt && !CONVOY_MUTATED(attempt_ignored)) {
         return CONVOY_STALE_EPOCH;
     }
-    return ask->offset != stage->slot.offset || ask->bytes != stage->payload_bytes ? CONVOY_INVALID_ARGUMENT
+    return ask->offset != asked_offset(stage, ask) || ask->bytes != stage->payload_bytes ? CONVOY_INVALID_ARGUMENT
            : stage->state == CONVOY_TRANSFER_STAGED                                ? CONVOY_OK
                                                                                    : CONVOY_BAD_STATE;
 }
@@ -388,6 +394,8 @@ void convoy_xfer_on_ask(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
         .cookie = ask->cookie,
         .status = status,
         .attempt = ask->attempt,
+        .flags = loan != NULL ? CONVOY_REPLY_PLACED : 0,
+        .figures = {loan != NULL ? loan->slot.offset : 0},
     };
     convoy_xfer_say(engine, peer, &grant);
 }
