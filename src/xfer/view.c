@@ -5,7 +5,7 @@
 #include "core/fault.h"
 #include "core/memory.h"
 #include "net/shared_file.h"
-#include "xfer/parts.h"
+#include "xfer/view.h"
 
 #include <fcntl.h>
 #include <poll.h>

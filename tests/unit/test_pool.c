@@ -118,15 +118,20 @@ static void test_pool_that_cannot_be_is_refused(void **state)
         int32_t status;
         const char *text;
     } rows[] = {
-        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = 1, .block_bytes = 3, .lease_max = 1, .reference_max = 1},
+        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = 1,
+          .block_bytes = 3, .lease_max = 1, .reference_max = 1},
          CONVOY_INVALID_ARGUMENT, "block of 3 bytes"},
-        {{.kind = CONVOY_POOL_HOST, .memory = NULL, .bytes = 65536, .block_bytes = 65536, .lease_max = 1, .reference_max = 1},
+        {{.kind = CONVOY_POOL_HOST, .memory = NULL, .bytes = 65536,
+          .block_bytes = 65536, .lease_max = 1, .reference_max = 1},
          CONVOY_INVALID_ARGUMENT, "memory is NULL with 65536"},
-        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = 65536, .block_bytes = 65536, .lease_max = 0, .reference_max = 1},
+        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = 65536,
+          .block_bytes = 65536, .lease_max = 0, .reference_max = 1},
          CONVOY_INVALID_ARGUMENT, "leases: 0"},
-        {{.kind = CONVOY_POOL_DEVICE, .memory = (void *)1, .bytes = UINT64_MAX, .block_bytes = 1, .lease_max = 1, .reference_max = 1},
+        {{.kind = CONVOY_POOL_DEVICE, .memory = (void *)1, .bytes = UINT64_MAX,
+          .block_bytes = 1, .lease_max = 1, .reference_max = 1},
          CONVOY_LIMIT, "more than 2147483647 blocks of 1"},
-        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = UINT64_C(1) << 50, .block_bytes = UINT64_C(1) << 30, .lease_max = 1, .reference_max = 1},
+        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = UINT64_C(1) << 50,
+          .block_bytes = UINT64_C(1) << 30, .lease_max = 1, .reference_max = 1},
          CONVOY_SYSTEM, "reserve"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
