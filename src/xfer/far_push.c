@@ -140,11 +140,11 @@ static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order 
 void convoy_far_order_ended(struct convoy_xfer *engine, struct convoy_xfer_order *order)
 {
     struct convoy_xfer_peer *peer = &engine->peers[order->peer];
+    if (order->stream != 0) { /* nothing is read from here on, whatever the peer has said: the source may go */
+        (void)convoy_bulk_abort(engine->far->bulk, order->stream, NULL);
+    }
     if (order->is_done) {
         return; /* all of it was taken, or nothing of it is wanted */
-    }
-    if (order->stream != 0) {
-        (void)convoy_bulk_abort(engine->far->bulk, order->stream, NULL);
     }
     if (peer->generation == order->generation) {
         struct convoy_xfer_notice notice = {.type = CONVOY_SAY_WITHDRAW};
