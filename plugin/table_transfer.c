@@ -48,11 +48,7 @@ static int32_t table_pool_resize(convoy_transfer_engine *engine, uint64_t bytes,
     if (status != CONVOY_OK) {
         return status;
     }
-    status = convoy_error_set(error, CONVOY_UNSUPPORTED,
-                              "pool_resize to %llu bytes: this build makes no second generation of a pool; open another "
-                              "engine",
-                              (unsigned long long)bytes);
-    return convoy_transfer_engine_leave(engine, status);
+    return convoy_transfer_engine_leave(engine, convoy_xfer_resize(engine->xfer, bytes, error));
 }
 
 /* -- peers --------------------------------------------------------------------------------------------------------- */

@@ -110,6 +110,9 @@ struct convoy_engine_figures {
     uint64_t expired_count;   /* leases taken back at their deadline */
     uint64_t stale_count;     /* calls by a handle of an earlier owner, refused */
     double fragmentation;     /* 1 - largest_free / free; 0 when nothing is free */
+    uint64_t old_generations; /* before a resize, whose memory is not returned yet; capacity to largest_free: without them */
+    uint64_t old_bytes;       /* that they hold */
+    uint64_t old_taken;       /* of that by transfers that are not released, or quarantined */
 };
 
 /* convoy_peer_info.locality: proven by a token that is read through the mapping, never by addresses */
@@ -276,8 +279,14 @@ struct convoy_transfer_table {
     int32_t (*pool_fits)(convoy_transfer_engine *engine, const uint64_t *bytes, size_t count,
                          struct convoy_error *error);
 
-    /* Goes on with a new pool of this size (generation + 1); live transfers keep the old one until they are released.
-     * UNSUPPORTED: this build does not offer it. [any thread; allocates; open; since 1.0] */
+    /* Goes on with a new pool of this size, rounded up to whole blocks (generation + 1). What is staged, loaded or reserved
+     * keeps its memory until it is released, peers go on to read it there, and raw transfers into its slots are served; an
+     * old generation's memory is returned once its last slot is. Peers on this host are handed the new one at once; what is
+     * sent to them meanwhile waits for that, within its own deadline, and so does one that stands still. Preallocated slots
+     * are made anew; one that no request has ends, with what was written there. INVALID_ARGUMENT: the size, or it does not
+     * hold the preallocated slots. LIMIT: 7 old generations are alive; text has the figures. NO_MEMORY. BAD_STATE: another
+     * thread resizes. UNSUPPORTED: pool_kind HOST and DEVICE, whose memory the host gives. On failure nothing has changed.
+     * [any thread; allocates; open; since 1.0] */
     int32_t (*pool_resize)(convoy_transfer_engine *engine, uint64_t bytes, struct convoy_error *error);
 
     /* Connects to the engine of a session id; one that is connected already is returned. peer_out: until

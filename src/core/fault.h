@@ -106,6 +106,10 @@
     X(attempt_ignored)                                                                                                 \
     X(released_is_lent)            /* to who asks by a descriptor */                                                   \
     X(incarnation_ignored)         /* whoever is at the port */                                                        \
+    X(json_holes_lost)             /* a list's length does not go with the hosts' message */                           \
+    X(share_not_awaited)           /* transfer: a generation is named to peers that do not have it yet */              \
+    X(forget_not_said)             /* they keep it after its end */                                                    \
+    X(old_ends_at_once)            /* its memory goes while something of it is taken */                                \
     X(token_not_compared)                                                                                              \
     X(process_not_proven)          /* a pool is read at any process */                                                 \
     X(taken_before_copied)                                                                                             \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/bulk_wire.h"
 
-#include "core/bytes.h"
+#include "core/reader.h"
 #include "net/bulk.h"
 
 #define XXH_INLINE_ALL
@@ -44,22 +44,23 @@ static bool header_fits(const struct bulk_header *header, size_t data_bytes)
 
 bool convoy_bulk_header_decode(const void *bytes, size_t length, size_t data_bytes, struct bulk_header *header_out)
 {
-    const uint8_t *at = bytes;
-    if (length != BULK_HEADER_BYTES || convoy_bytes_u16(at) != HEADER_MAGIC || at[2] < BULK_FRAME || at[2] > BULK_ACK) {
+    struct convoy_reader reader = convoy_reader_of(bytes, length);
+    struct bulk_header header;
+    uint16_t magic = convoy_reader_u16(&reader);
+    uint8_t kind = convoy_reader_u8(&reader);
+    header.flags = convoy_reader_u8(&reader);
+    header.epoch = convoy_reader_u32(&reader);
+    header.from = convoy_reader_u64(&reader);
+    header.to = convoy_reader_u64(&reader);
+    header.transfer = convoy_reader_u64(&reader);
+    header.generation = convoy_reader_u64(&reader);
+    header.offset = convoy_reader_u64(&reader);
+    header.sequence = convoy_reader_u64(&reader);
+    header.checksum = convoy_reader_u64(&reader);
+    if (!convoy_reader_is_done(&reader) || magic != HEADER_MAGIC || kind < BULK_FRAME || kind > BULK_ACK) {
         return false;
     }
-    const struct bulk_header header = {
-        .kind = (enum bulk_kind)at[2],
-        .flags = at[3],
-        .epoch = convoy_bytes_u32(at + 4),
-        .from = convoy_bytes_u64(at + 8),
-        .to = convoy_bytes_u64(at + 16),
-        .transfer = convoy_bytes_u64(at + 24),
-        .generation = convoy_bytes_u64(at + 32),
-        .offset = convoy_bytes_u64(at + 40),
-        .sequence = convoy_bytes_u64(at + 48),
-        .checksum = convoy_bytes_u64(at + 56),
-    };
+    header.kind = (enum bulk_kind)kind;
     if (!header_fits(&header, data_bytes)) {
         return false;
     }
@@ -85,10 +86,12 @@ void convoy_bulk_address_encode(uint64_t incarnation, const void *link, size_t l
 
 bool convoy_bulk_address_decode(const void *bytes, size_t length, uint64_t *incarnation_out)
 {
-    const uint8_t *at = bytes;
-    if (length <= BULK_ADDRESS_HEAD_BYTES || memcmp(at, ADDRESS_MAGIC, 4) != 0 || convoy_bytes_u64(at + 4) == 0) {
+    struct convoy_reader reader = convoy_reader_of(bytes, length);
+    bool is_address = convoy_reader_is(&reader, ADDRESS_MAGIC, 4);
+    uint64_t incarnation = convoy_reader_u64(&reader);
+    if (!is_address || incarnation == 0 || reader.left == 0) { /* the address of the link follows */
         return false;
     }
-    *incarnation_out = convoy_bytes_u64(at + 4);
+    *incarnation_out = incarnation;
     return true;
 }

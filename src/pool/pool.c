@@ -4,26 +4,9 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "net/shared_file.h"
+#include "pool/part.h"
 
-#include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-struct convoy_pool {
-    pthread_mutex_t lock;
-    struct convoy_buddy *buddy; /* NULL: a pool of no bytes */
-    struct convoy_leases *leases;
-    convoy_lease *lease_at; /* [block]: the lease of the slot that starts there */
-    uint8_t *memory;
-    uint64_t bytes;
-    uint64_t block_bytes;
-    uint64_t exhausted;
-    uint64_t expired;
-    enum convoy_pool_kind kind;
-    int file;
-};
 
 /* -- life ---------------------------------------------------------------------------------------------------------- */
 
@@ -48,41 +31,12 @@ static int32_t options_check(const struct convoy_pool_options *options, uint64_t
     return CONVOY_OK;
 }
 
-static int32_t pool_memory(struct convoy_pool *pool, const struct convoy_pool_options *options,
-                           struct convoy_error *error)
-{
-    if (options->kind != CONVOY_POOL_SHARED || pool->bytes == 0) {
-        pool->memory = options->memory;
-        return CONVOY_OK;
-    }
-    void *memory;
-    int32_t status = convoy_shared_file_create_owned((size_t)pool->bytes, &pool->file, &memory, error);
-    if (status == CONVOY_OK) {
-        pool->memory = memory;
-    }
-    return status;
-}
-
-static int32_t pool_tables(struct convoy_pool *pool, const struct convoy_pool_options *options,
-                           struct convoy_error *error)
-{
-    pool->leases = convoy_leases_create(options->lease_max, options->reference_max);
-    if (pool->bytes != 0) {
-        pool->buddy = convoy_buddy_create(pool->bytes, pool->block_bytes);
-        pool->lease_at = convoy_memory_array((size_t)(pool->bytes / pool->block_bytes), sizeof *pool->lease_at);
-    }
-    if (pool->leases == NULL || (pool->bytes != 0 && (pool->buddy == NULL || pool->lease_at == NULL))) {
-        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a pool's tables of %u leases and %llu blocks",
-                                options->lease_max, (unsigned long long)(pool->bytes / pool->block_bytes));
-    }
-    return CONVOY_OK;
-}
-
 int32_t convoy_pool_open(const struct convoy_pool_options *options, struct convoy_pool **pool_out,
                          struct convoy_error *error)
 {
-    uint64_t block_bytes = options->block_bytes != 0 ? options->block_bytes : CONVOY_BUDDY_BLOCK_BYTES;
-    int32_t status = options_check(options, block_bytes, error);
+    struct convoy_pool_options wanted = *options;
+    wanted.block_bytes = options->block_bytes != 0 ? options->block_bytes : CONVOY_BUDDY_BLOCK_BYTES;
+    int32_t status = options_check(&wanted, wanted.block_bytes, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -90,20 +44,27 @@ int32_t convoy_pool_open(const struct convoy_pool_options *options, struct convo
     if (pool == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a pool");
     }
-    bool is_up = options->kind == CONVOY_POOL_SHARED && options->bytes % block_bytes != 0;
     (void)pthread_mutex_init(&pool->lock, NULL);
     pool->kind = options->kind;
-    pool->block_bytes = block_bytes;
-    pool->bytes = (options->bytes / block_bytes + is_up) * block_bytes;
-    pool->file = -1;
-    status = pool_tables(pool, options, error);
-    if (status == CONVOY_OK) {
-        status = pool_memory(pool, options, error);
+    pool->block_bytes = wanted.block_bytes;
+    pool->ended = options->ended;
+    pool->user = options->user;
+    for (uint32_t i = 0; i < CONVOY_POOL_GENERATIONS; i++) {
+        pool->parts[i].file = -1;
     }
+    pool->leases = convoy_leases_create(options->lease_max, options->reference_max);
+    status = pool->leases != NULL ? convoy_pool_part_open(&pool->parts[0], &wanted, error)
+                                  : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a pool's table of %u leases",
+                                                     options->lease_max);
     if (status != CONVOY_OK) {
         convoy_pool_close(pool);
         return status;
     }
+    pool->current = &pool->parts[0];
+    pool->current->generation = pool->generations = 1;
+    pool->line_end = pool->current->bytes;
+    (void)convoy_pool_part_move(pool->current, CONVOY_PART_MADE);
+    (void)convoy_pool_part_move(pool->current, CONVOY_PART_CURRENT);
     *pool_out = pool;
     return CONVOY_OK;
 }
@@ -113,12 +74,9 @@ void convoy_pool_close(struct convoy_pool *pool)
     if (pool == NULL) {
         return;
     }
-    if (pool->file >= 0) {
-        (void)munmap(pool->memory, (size_t)pool->bytes);
-        (void)close(pool->file);
+    for (uint32_t i = 0; i < CONVOY_POOL_GENERATIONS; i++) {
+        convoy_pool_part_close(&pool->parts[i]);
     }
-    convoy_memory_free(pool->lease_at);
-    convoy_buddy_destroy(pool->buddy);
     convoy_leases_destroy(pool->leases);
     (void)pthread_mutex_destroy(&pool->lock);
     convoy_memory_free(pool);
@@ -126,32 +84,25 @@ void convoy_pool_close(struct convoy_pool *pool)
 
 int convoy_pool_file(const struct convoy_pool *pool)
 {
-    return pool->file;
+    return pool->current->file;
 }
 
 void *convoy_pool_memory(const struct convoy_pool *pool)
 {
-    return pool->memory;
+    return pool->current->memory;
 }
 
 uint64_t convoy_pool_bytes(const struct convoy_pool *pool)
 {
-    return pool->bytes;
+    return pool->current->bytes;
 }
 
 /* Of a lease that has become free: its block, which nobody reads or writes any more. */
 static void lease_free(struct convoy_pool *pool, enum convoy_lease_status status, const struct convoy_buddy_block *block)
 {
-    if (status != CONVOY_LEASE_FREED || block->bytes == 0) {
-        return;
+    if (status == CONVOY_LEASE_FREED && block->bytes != 0) {
+        convoy_pool_part_give(pool, block);
     }
-#ifdef CONVOY_DEBUG
-    if (pool->kind != CONVOY_POOL_DEVICE) {
-        memset(pool->memory + block->offset, CONVOY_POOL_POISON, (size_t)block->bytes);
-    }
-#endif
-    pool->lease_at[block->offset / pool->block_bytes] = CONVOY_LEASE_NONE;
-    (void)convoy_buddy_give(pool->buddy, block->offset);
 }
 
 /* -- taking -------------------------------------------------------------------------------------------------------- */
@@ -159,8 +110,8 @@ static void lease_free(struct convoy_pool *pool, enum convoy_lease_status status
 static struct convoy_buddy_figures figures_of(const struct convoy_pool *pool)
 {
     struct convoy_buddy_figures figures = {.block = pool->block_bytes};
-    if (pool->buddy != NULL) {
-        convoy_buddy_figures(pool->buddy, &figures);
+    if (pool->current->buddy != NULL) {
+        convoy_buddy_figures(pool->current->buddy, &figures);
     }
     return figures;
 }
@@ -209,32 +160,9 @@ static int32_t refuse_lease(struct convoy_pool *pool, enum convoy_lease_status s
     return CONVOY_OK;
 }
 
-static enum convoy_lease_status slot_lease(struct convoy_pool *pool, const struct convoy_pool_request *request,
-                                           const struct convoy_buddy_block *block, uint64_t bytes,
-                                           struct convoy_slot *slot_out)
-{
-    const struct convoy_lease_take take = {
-        .owner = request->owner,
-        .block = *block,
-        .asked = bytes,
-        .now_ns = request->now_ns,
-        .deadline_ns = request->deadline_ns,
-    };
-    enum convoy_lease_status status = convoy_lease_take(pool->leases, &take, &slot_out->lease);
-    if (status == CONVOY_LEASE_OK) {
-        slot_out->offset = block->offset;
-        slot_out->bytes = block->bytes;
-        slot_out->address = block->bytes != 0 ? pool->memory + block->offset : NULL;
-        if (block->bytes != 0) {
-            pool->lease_at[block->offset / pool->block_bytes] = slot_out->lease;
-        }
-    }
-    return status;
-}
-
 static enum convoy_buddy_status block_take(struct convoy_pool *pool, uint64_t bytes, struct convoy_buddy_block *block_out)
 {
-    return pool->buddy != NULL ? convoy_buddy_take(pool->buddy, bytes, block_out) : CONVOY_BUDDY_TOO_LARGE;
+    return pool->current->buddy != NULL ? convoy_buddy_take(pool->current->buddy, bytes, block_out) : CONVOY_BUDDY_TOO_LARGE;
 }
 
 int32_t convoy_pool_take(struct convoy_pool *pool, const struct convoy_pool_request *request,
@@ -248,10 +176,10 @@ int32_t convoy_pool_take(struct convoy_pool *pool, const struct convoy_pool_requ
     if (found != CONVOY_BUDDY_OK) {
         status = refuse_blocks(pool, found, "slot", request->bytes, error);
     } else {
-        enum convoy_lease_status leased = slot_lease(pool, request, &block, request->bytes, &slot);
+        enum convoy_lease_status leased = convoy_pool_part_lease(pool, pool->current, request, &block, request->bytes, &slot);
         status = refuse_lease(pool, leased, error);
         if (leased != CONVOY_LEASE_OK && block.bytes != 0) {
-            (void)convoy_buddy_give(pool->buddy, block.offset);
+            (void)convoy_buddy_give(pool->current->buddy, block.offset);
         }
     }
     (void)pthread_mutex_unlock(&pool->lock);
@@ -272,10 +200,10 @@ static uint64_t sum_of(const uint64_t *bytes, size_t count)
 
 static enum convoy_buddy_status blocks_fit(const struct convoy_pool *pool, const uint64_t *bytes, size_t count)
 {
-    if (pool->buddy == NULL) {
+    if (pool->current->buddy == NULL) {
         return count == 0 ? CONVOY_BUDDY_OK : CONVOY_BUDDY_TOO_LARGE;
     }
-    return convoy_buddy_fits(pool->buddy, bytes, count);
+    return convoy_buddy_fits(pool->current->buddy, bytes, count);
 }
 
 int32_t convoy_pool_fits(struct convoy_pool *pool, const uint64_t *bytes, size_t count, struct convoy_error *error)
@@ -299,7 +227,7 @@ static int32_t take_leases(struct convoy_pool *pool, const struct convoy_pool_re
     size_t done = 0;
     while (done < count && leased == CONVOY_LEASE_OK) {
         struct convoy_buddy_block block = {slots_out[done].offset, slots_out[done].bytes};
-        leased = slot_lease(pool, request, &block, bytes[done], &slots_out[done]);
+        leased = convoy_pool_part_lease(pool, pool->current, request, &block, bytes[done], &slots_out[done]);
         done += leased == CONVOY_LEASE_OK;
     }
     if (leased == CONVOY_LEASE_OK) {
@@ -310,7 +238,7 @@ static int32_t take_leases(struct convoy_pool *pool, const struct convoy_pool_re
         if (i < done) {
             lease_free(pool, convoy_lease_retire(pool->leases, slots_out[i].lease, CONVOY_LEASE_END_ABORTED, &block), &block);
         } else {
-            (void)convoy_buddy_give(pool->buddy, block.offset);
+            (void)convoy_buddy_give(pool->current->buddy, block.offset);
         }
     }
     return refuse_lease(pool, leased, error);
@@ -327,7 +255,7 @@ int32_t convoy_pool_take_all(struct convoy_pool *pool, const struct convoy_pool_
     (void)pthread_mutex_lock(&pool->lock);
     enum convoy_buddy_status taken = blocks_fit(pool, bytes, count);
     if (taken == CONVOY_BUDDY_OK && count != 0) {
-        taken = convoy_buddy_take_all(pool->buddy, bytes, count, blocks);
+        taken = convoy_buddy_take_all(pool->current->buddy, bytes, count, blocks);
     }
     int32_t status;
     if (taken != CONVOY_BUDDY_OK) {
@@ -441,18 +369,34 @@ uint32_t convoy_pool_sweep(struct convoy_pool *pool, uint64_t now_ns, convoy_poo
 int32_t convoy_pool_find(struct convoy_pool *pool, const void *address, uint64_t bytes, struct convoy_slot *slot_out,
                          struct convoy_error *error)
 {
-    uint64_t offset = (uint64_t)((uintptr_t)address - (uintptr_t)pool->memory);
     struct convoy_buddy_block block;
     (void)pthread_mutex_lock(&pool->lock);
-    bool is_found = pool->buddy != NULL && convoy_buddy_find(pool->buddy, offset, bytes, &block);
-    convoy_lease lease = is_found ? pool->lease_at[block.offset / pool->block_bytes] : CONVOY_LEASE_NONE;
-    (void)pthread_mutex_unlock(&pool->lock);
-    if (!is_found) {
-        return convoy_error_set(error, CONVOY_NOT_FOUND, "%llu bytes at %p are not all in one live slot of the pool",
-                                (unsigned long long)bytes, address);
+    struct convoy_pool_part *part = convoy_pool_part_of(pool, address);
+    bool is_found = part != NULL && convoy_buddy_find(part->buddy, (uint64_t)((const uint8_t *)address - part->memory), bytes,
+                                                      &block);
+    if (is_found) {
+        *slot_out = (struct convoy_slot){part->lease_at[block.offset / part->block_bytes], part->base + block.offset,
+                                         block.bytes, part->memory + block.offset};
     }
-    *slot_out = (struct convoy_slot){lease, block.offset, block.bytes, pool->memory + block.offset};
-    return CONVOY_OK;
+    (void)pthread_mutex_unlock(&pool->lock);
+    return is_found ? CONVOY_OK
+                    : convoy_error_set(error, CONVOY_NOT_FOUND, "%llu bytes at %p are not all in one live slot of the pool",
+                                       (unsigned long long)bytes, address);
+}
+
+bool convoy_pool_touches(struct convoy_pool *pool, const void *memory, uint64_t bytes)
+{
+    uint64_t from = (uint64_t)(uintptr_t)memory;
+    bool is_touched = false;
+    (void)pthread_mutex_lock(&pool->lock);
+    for (uint32_t i = 0; i < CONVOY_POOL_GENERATIONS; i++) {
+        const struct convoy_pool_part *part = &pool->parts[i];
+        uint64_t start = (uint64_t)(uintptr_t)part->memory;
+        bool is_alive = part->state != CONVOY_PART_FREE && part->bytes != 0;
+        is_touched = is_touched || (is_alive && from < start + part->bytes && start < from + bytes);
+    }
+    (void)pthread_mutex_unlock(&pool->lock);
+    return is_touched;
 }
 
 bool convoy_pool_look(struct convoy_pool *pool, convoy_lease lease, struct convoy_lease_view *view_out,
@@ -470,6 +414,19 @@ bool convoy_pool_look(struct convoy_pool *pool, convoy_lease lease, struct convo
     return is_there;
 }
 
+static void count_old(const struct convoy_pool_part *part, struct convoy_pool_figures *figures)
+{
+    struct convoy_buddy_figures blocks = {.taken = 0};
+    if (part->state == CONVOY_PART_OLD || part->state == CONVOY_PART_ENDED) {
+        if (part->buddy != NULL) {
+            convoy_buddy_figures(part->buddy, &blocks);
+        }
+        figures->old_count++;
+        figures->old_bytes += part->bytes;
+        figures->old_taken += blocks.taken;
+    }
+}
+
 void convoy_pool_figures(struct convoy_pool *pool, struct convoy_pool_figures *figures_out)
 {
     (void)pthread_mutex_lock(&pool->lock);
@@ -477,11 +434,15 @@ void convoy_pool_figures(struct convoy_pool *pool, struct convoy_pool_figures *f
     convoy_lease_figures(pool->leases, &figures_out->leases);
     figures_out->exhausted = pool->exhausted;
     figures_out->expired = pool->expired;
+    figures_out->old_count = figures_out->old_bytes = figures_out->old_taken = 0;
+    for (uint32_t i = 0; i < CONVOY_POOL_GENERATIONS; i++) {
+        count_old(&pool->parts[i], figures_out);
+    }
     (void)pthread_mutex_unlock(&pool->lock);
 }
 
 /* Each lease that has memory is that of the block where it starts, and there are as many as live blocks. */
-static const char *check_leases(const struct convoy_pool *pool)
+static const char *check_leases(struct convoy_pool *pool, uint64_t live_count)
 {
     uint64_t with_memory = 0;
     uint32_t cursor = 0;
@@ -490,19 +451,29 @@ static const char *check_leases(const struct convoy_pool *pool)
         if (!convoy_lease_look(pool->leases, lease, &view) || view.block.bytes == 0) {
             continue;
         }
-        if (pool->lease_at[view.block.offset / pool->block_bytes] != lease) {
+        const struct convoy_pool_part *part = convoy_pool_part_at(pool, view.block.offset);
+        if (part == NULL || part->lease_at[(view.block.offset - part->base) / part->block_bytes] != lease) {
             return "a lease's block does not know it";
         }
         with_memory++;
     }
-    return with_memory == figures_of(pool).live_count ? NULL : "there is a block without a lease, or the other way round";
+    return with_memory == live_count ? NULL : "there is a block without a lease, or the other way round";
 }
 
 const char *convoy_pool_check(struct convoy_pool *pool)
 {
+    const char *wrong = NULL;
+    uint64_t live_count = 0;
     (void)pthread_mutex_lock(&pool->lock);
-    const char *wrong = pool->buddy != NULL ? convoy_buddy_check(pool->buddy) : NULL;
-    wrong = wrong != NULL ? wrong : check_leases(pool);
+    for (uint32_t i = 0; i < CONVOY_POOL_GENERATIONS && wrong == NULL; i++) {
+        struct convoy_buddy_figures figures;
+        if (pool->parts[i].buddy != NULL && pool->parts[i].state != CONVOY_PART_FREE) {
+            wrong = convoy_buddy_check(pool->parts[i].buddy);
+            convoy_buddy_figures(pool->parts[i].buddy, &figures);
+            live_count += figures.live_count;
+        }
+    }
+    wrong = wrong != NULL ? wrong : check_leases(pool, live_count);
     (void)pthread_mutex_unlock(&pool->lock);
     return wrong;
 }

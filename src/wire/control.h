@@ -77,7 +77,9 @@
     FIELD(attempt, "convoy_attempt", INTEGER, UINT32_MAX, "which attempt of the request, from 1")                       \
     FIELD(epoch, "convoy_epoch", LARGE, UINT64_MAX, "epoch of the sender's engine")                                     \
     FIELD(edge, "convoy_edge", TEXT, CONVOY_CONTROL_ID_BYTES_MAX, "which of several outputs of a request")              \
-    FIELD(exact_bytes, "convoy_exact_bytes", INTEGER, CONVOY_CONTROL_INTEGER_MAX, "bytes in the slot, 0 = data_size")
+    FIELD(exact_bytes, "convoy_exact_bytes", INTEGER, CONVOY_CONTROL_INTEGER_MAX, "bytes in the slot, 0 = data_size")   \
+    FIELD(manifest_extra, "convoy_manifest", OBJECT, CONVOY_CONTROL_VALUE_BYTES_MAX,                                    \
+          "list_lengths: of lists that end in holes, or hold nothing else, which manifest cannot say")
 
 enum convoy_control_type {
     CONVOY_CONTROL_NONE = 0,

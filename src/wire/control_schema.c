@@ -21,7 +21,7 @@ static const struct convoy_control_field schema_fields[] = {
 #define CHANGED(member) {&schema_fields[FIELD_##member], CONVOY_CONTROL_NEVER}
 #define STAGED(member) {&schema_fields[FIELD_##member], CONVOY_CONTROL_STAGED_ONLY}
 #define PLAIN(member) {&schema_fields[FIELD_##member], CONVOY_CONTROL_PLAIN_ONLY}
-#define OWN CHANGED(wire_version), CHANGED(attempt), CHANGED(epoch), CHANGED(edge), CHANGED(exact_bytes)
+#define OWN CHANGED(wire_version), CHANGED(attempt), CHANGED(epoch), CHANGED(edge), CHANGED(exact_bytes), CHANGED(manifest_extra)
 
 static const struct convoy_control_row schema_rows[CONVOY_CONTROL_TYPES] = {
     [CONVOY_CONTROL_REGISTER] =

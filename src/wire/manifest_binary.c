@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/manifest_binary.h"
 
-#include "core/bytes.h"
 #include "core/error.h"
+#include "core/reader.h"
 #include "wire/dtype.h"
 
 #include <inttypes.h>
@@ -198,61 +198,47 @@ static int32_t take_head(const uint8_t *bytes, size_t length, struct binary_head
     return convoy_manifest_limits(head.tensors, head.lists, error);
 }
 
-/* What is read, and where its parts end. */
+/* What is read, each kind from its own part. */
 struct binary_input {
-    const uint8_t *bytes;
-    struct binary_cursor cursor;
-    struct binary_cursor end;
-    const char *names; /* the copy of the names */
-    size_t names_at;   /* and where they lie in the bytes */
+    struct convoy_reader records;
+    struct convoy_reader dimensions;
+    struct convoy_reader names; /* of the copy */
 };
 
 static const char *take_name(struct binary_input *input, uint32_t length)
 {
-    const char *name = input->names + (input->cursor.name - input->names_at);
-    input->cursor.name += length;
-    return name;
+    return (const char *)convoy_reader_take(&input->names, length);
 }
 
 /* false: a byte that must be zero is not, or dimensions or names run over. */
 static bool take_tensor(struct binary_input *input, struct convoy_tensor *tensor)
 {
-    static const uint8_t zeros[5];
-    const uint8_t *at = input->bytes + input->cursor.record;
-    input->cursor.record += CONVOY_MANIFEST_BINARY_TENSOR_BYTES;
-    tensor->offset = convoy_bytes_u64(at);
-    tensor->bytes = convoy_bytes_u64(at + 8);
-    tensor->list_index = (int32_t)convoy_bytes_u32(at + 16);
-    tensor->dtype = convoy_bytes_u32(at + 20);
-    tensor->rank = at[24];
-    tensor->name_length = at[25];
-    tensor->dtype_name_length = at[26];
-    if (memcmp(at + 27, zeros, sizeof zeros) != 0 || tensor->rank > CONVOY_MANIFEST_RANK_MAX ||
-        (tensor->dtype != CONVOY_DTYPE_OPAQUE && tensor->dtype_name_length != 0) ||
-        (input->end.dimension - input->cursor.dimension) / 8 < tensor->rank ||
-        input->end.name - input->cursor.name < (size_t)tensor->name_length + tensor->dtype_name_length) {
+    tensor->offset = convoy_reader_u64(&input->records);
+    tensor->bytes = convoy_reader_u64(&input->records);
+    tensor->list_index = (int32_t)convoy_reader_u32(&input->records);
+    tensor->dtype = convoy_reader_u32(&input->records);
+    tensor->rank = convoy_reader_u8(&input->records);
+    tensor->name_length = convoy_reader_u8(&input->records);
+    tensor->dtype_name_length = convoy_reader_u8(&input->records);
+    if (!convoy_reader_zeros(&input->records, 5) || tensor->rank > CONVOY_MANIFEST_RANK_MAX ||
+        (tensor->dtype != CONVOY_DTYPE_OPAQUE && tensor->dtype_name_length != 0)) {
         return false;
     }
     for (uint32_t i = 0; i < tensor->rank; i++) {
-        tensor->shape[i] = convoy_bytes_u64(input->bytes + input->cursor.dimension);
-        input->cursor.dimension += 8;
+        tensor->shape[i] = convoy_reader_u64(&input->dimensions);
     }
     tensor->name = take_name(input, tensor->name_length);
     tensor->dtype_name = tensor->dtype == CONVOY_DTYPE_OPAQUE ? take_name(input, tensor->dtype_name_length) : NULL;
-    return true;
+    return !input->dimensions.is_short && !input->names.is_short;
 }
 
 static bool take_list(struct binary_input *input, struct convoy_tensor_list *list)
 {
-    const uint8_t *at = input->bytes + input->cursor.record;
-    input->cursor.record += CONVOY_MANIFEST_BINARY_LIST_BYTES;
-    list->length = convoy_bytes_u32(at);
-    list->name_length = at[4];
-    if (at[5] != 0 || at[6] != 0 || at[7] != 0 || input->end.name - input->cursor.name < list->name_length) {
-        return false;
-    }
+    list->length = convoy_reader_u32(&input->records);
+    list->name_length = convoy_reader_u8(&input->records);
+    bool is_zero = convoy_reader_zeros(&input->records, 3);
     list->name = take_name(input, list->name_length);
-    return true;
+    return is_zero && !input->names.is_short;
 }
 
 static int32_t take_records(struct binary_input *input, struct convoy_manifest *manifest, struct convoy_error *error)
@@ -274,9 +260,9 @@ static int32_t take_records(struct binary_input *input, struct convoy_manifest *
                                     i, manifest->lists[i].name_length);
         }
     }
-    if (input->cursor.dimension != input->end.dimension || input->cursor.name != input->end.name) {
+    if (input->dimensions.left != 0 || input->names.left != 0) {
         return convoy_error_set(error, CONVOY_MALFORMED, "manifest: %zu bytes of dimensions and %zu of names are left",
-                                input->end.dimension - input->cursor.dimension, input->end.name - input->cursor.name);
+                                input->dimensions.left, input->names.left);
     }
     return CONVOY_OK;
 }
@@ -294,10 +280,12 @@ int32_t convoy_manifest_binary_decode_in(const uint8_t *bytes, size_t length, st
     if (manifest == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "manifest: no memory for %u tensors", head.tensors);
     }
-    struct binary_input input = {.bytes = bytes, .cursor = head_cursor(&head), .names = names};
-    input.names_at = input.cursor.name;
-    input.end = (struct binary_cursor){input.cursor.dimension, input.cursor.name, length};
-    memcpy(names, bytes + input.names_at, head.names);
+    const struct binary_cursor parts = head_cursor(&head); /* which fill the length, as its head was checked to */
+    struct convoy_reader reader = convoy_reader_of(bytes + parts.record, length - parts.record);
+    struct binary_input input = {.records = convoy_reader_part(&reader, parts.dimension - parts.record),
+                                 .dimensions = convoy_reader_part(&reader, parts.name - parts.dimension),
+                                 .names = convoy_reader_of(names, head.names)};
+    memcpy(names, reader.at, head.names);
     manifest->payload_bytes = head.payload_bytes;
     status = take_records(&input, manifest, error);
     if (status == CONVOY_OK) {

@@ -24,6 +24,7 @@ struct dialing {
     struct convoy_wait wait;
     struct convoy_frame_stream stream;
     struct convoy_introduction theirs;
+    struct convoy_local_socket_target target;
     int ring_fd;
     int channel;
     bool must_far; /* the two cannot read each other's memory, as a try has shown */
@@ -57,7 +58,7 @@ static int32_t read_refusal(const struct convoy_frame *frame, bool *is_again_out
 
 static int32_t introduce(struct dialing *dialing, bool *is_again_out, struct convoy_error *error)
 {
-    struct convoy_introduction ours = dialing->engine->introduction;
+    struct convoy_introduction ours = convoy_xfer_introduction(dialing->engine);
     uint8_t bytes[CONVOY_INTRODUCE_BYTES];
     struct convoy_frame frame;
     ours.asked = dialing->session.incarnation;
@@ -89,14 +90,13 @@ static int32_t introduce(struct dialing *dialing, bool *is_again_out, struct con
 static int32_t open_channel(struct dialing *dialing, struct convoy_error *error)
 {
     struct convoy_local_socket there = dialing->engine->local;
-    struct convoy_local_socket_target target;
     bool is_far = false;
-    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &target, &is_far, error);
+    int32_t status = convoy_door_match(dialing->engine, &dialing->theirs, &dialing->target, &is_far, error);
     there.session = dialing->theirs.socket;
     if (status == CONVOY_OK) {
         status = convoy_shared_file_create(CONVOY_RING_BYTES, &dialing->ring_fd, error);
     }
-    return status == CONVOY_OK ? convoy_local_socket_connect(&there, &target, dialing->wait.deadline_ns,
+    return status == CONVOY_OK ? convoy_local_socket_connect(&there, &dialing->target, dialing->wait.deadline_ns,
                                                              &dialing->channel, error)
                                : status;
 }
@@ -104,12 +104,15 @@ static int32_t open_channel(struct dialing *dialing, struct convoy_error *error)
 static int32_t exchange_files(struct dialing *dialing, struct convoy_xfer_joined *joined_out, struct convoy_error *error)
 {
     struct convoy_fd_message *message = convoy_memory_zalloc(sizeof *message);
+    struct convoy_pool_share shared;
     if (message == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a message");
     }
-    convoy_door_files(dialing->engine, dialing->theirs.nonce, dialing->ring_fd, message);
-    int32_t status = convoy_fd_channel_send(dialing->channel, message, dialing->wait.deadline_ns, error);
-    message->fd_count = 0; /* borrowed */
+    int32_t status = convoy_door_files(dialing->engine, dialing->theirs.nonce, dialing->ring_fd, message, &shared, error);
+    if (status == CONVOY_OK) {
+        status = convoy_fd_channel_send(dialing->channel, message, dialing->wait.deadline_ns, error);
+        convoy_door_files_fini(message, &shared);
+    }
     if (status == CONVOY_OK) {
         status = convoy_fd_channel_recv(dialing->channel, message, dialing->wait.deadline_ns, error);
     }
@@ -117,6 +120,8 @@ static int32_t exchange_files(struct dialing *dialing, struct convoy_xfer_joined
         status = convoy_door_take(message, &dialing->theirs, dialing->ring_fd, dialing->channel,
                                   convoy_door_may_be_far(dialing->engine), joined_out, error);
         convoy_fd_message_fini(message);
+        joined_out->shared = shared;
+        joined_out->target = dialing->target;
     } else if (status == CONVOY_TRUNCATED) {
         status = CONVOY_PEER_LOST;
     }
@@ -134,6 +139,7 @@ static int32_t join(struct dialing *dialing, convoy_peer *peer_out, struct convo
         return status;
     }
     joined.introduction = &dialing->theirs;
+    joined.nonce = dialing->theirs.nonce;
     joined.lane = &convoy_lane_near;
     joined.side = 0;
     joined.tcp_fd = dialing->stream.fd;

@@ -39,6 +39,9 @@ static json_t *describe_pool(struct convoy_pool *pool)
     set_number(out, "taken", figures.blocks.taken);
     set_number(out, "free", figures.blocks.free);
     set_number(out, "largest_free", figures.blocks.largest_free);
+    set_number(out, "old_generations", figures.old_count);
+    set_number(out, "old_bytes", figures.old_bytes);
+    set_number(out, "old_taken", figures.old_taken);
     set_number(out, "quarantined", figures.leases.bytes[CONVOY_LEASE_RETIRED]);
     set_number(out, "readers", figures.leases.references[CONVOY_REFERENCE_READ]);
     set_number(out, "exhausted", figures.exhausted);

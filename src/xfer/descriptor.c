@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "xfer/descriptor.h"
 
-#include "core/bytes.h"
 #include "core/error.h"
+#include "core/reader.h"
 #include "core/utf8.h"
 #include "pool/lease.h"
 #include "wire/control.h"
@@ -110,10 +110,9 @@ static int32_t check_texts(const struct convoy_descriptor *descriptor, struct co
     return convoy_scalars_slot_read(descriptor->scalars, &slot, error);
 }
 
-static const uint8_t *take_span(const uint8_t *at, size_t bytes, struct convoy_span *span_out)
+static struct convoy_span take_span(struct convoy_reader *reader, size_t bytes)
 {
-    *span_out = (struct convoy_span){.text = (const char *)at, .bytes = bytes};
-    return at + bytes;
+    return (struct convoy_span){.text = (const char *)convoy_reader_take(reader, bytes), .bytes = bytes};
 }
 
 int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct convoy_manifest_room *room,
@@ -133,13 +132,18 @@ int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct con
         .payload_bytes = convoy_bytes_u64(bytes + 48),
         .checksum = convoy_bytes_u64(bytes + 56),
     };
-    const uint8_t *at = bytes + CONVOY_DESCRIPTOR_HEADER_BYTES;
-    at = take_span(at, convoy_bytes_u16(bytes + 64), &read.request);
-    at = take_span(at, convoy_bytes_u16(bytes + 66), &read.session);
-    at = take_span(at, convoy_bytes_u32(bytes + 68), &read.scalars);
+    struct convoy_reader reader =
+        convoy_reader_of(bytes + CONVOY_DESCRIPTOR_HEADER_BYTES, length - CONVOY_DESCRIPTOR_HEADER_BYTES);
+    read.request = take_span(&reader, convoy_bytes_u16(bytes + 64));
+    read.session = take_span(&reader, convoy_bytes_u16(bytes + 66));
+    read.scalars = take_span(&reader, convoy_bytes_u32(bytes + 68));
+    struct convoy_reader manifest = convoy_reader_part(&reader, convoy_bytes_u32(bytes + 72));
+    if (!convoy_reader_is_done(&reader)) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "descriptor: its parts are not as long as it is");
+    }
     status = check_texts(&read, error);
     if (status == CONVOY_OK) {
-        status = convoy_manifest_binary_decode_in(at, convoy_bytes_u32(bytes + 72), room, &read.manifest, error);
+        status = convoy_manifest_binary_decode_in(manifest.at, manifest.left, room, &read.manifest, error);
     }
     if (status == CONVOY_OK && read.manifest->payload_bytes != read.payload_bytes) {
         status = convoy_error_set(error, CONVOY_MALFORMED, "descriptor.payload_bytes is %llu, the manifest says %llu",

@@ -27,7 +27,8 @@ struct convoy_descriptor {
     uint64_t incarnation;
     uint64_t serial; /* the sender's transfer; 0 in JSON */
     uint64_t generation;
-    uint64_t offset; /* of the payload in the sender's pool */
+    uint64_t offset; /* of the payload in the sender's pool, over all its generations */
+    uint64_t base;   /* JSON only, written: where its generation starts */
     uint64_t payload_bytes;
     uint64_t slot_bytes; /* JSON only: what the slot holds */
     uint64_t pool_address;

@@ -3,6 +3,7 @@
 #include "xfer/descriptor.h"
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "wire/control.h"
 #include "wire/manifest_json.h"
@@ -11,8 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As text, to be freed with free: jansson allocates with malloc. */
-static int32_t manifest_text(const struct convoy_manifest *manifest, char **text_out, struct convoy_error *error)
+/* As texts, to be freed with free: jansson allocates with malloc. extra: NULL when the fields say all. */
+struct manifest_texts {
+    char *fields;
+    char *extra;
+};
+
+static int32_t manifest_texts(const struct convoy_manifest *manifest, struct manifest_texts *texts_out,
+                              struct convoy_error *error)
 {
     json_t *fields = NULL;
     json_t *extra = NULL;
@@ -20,17 +27,24 @@ static int32_t manifest_text(const struct convoy_manifest *manifest, char **text
     if (status != CONVOY_OK) {
         return status;
     }
-    *text_out = json_dumps(fields, JSON_COMPACT | JSON_ENSURE_ASCII);
+    bool has_extra = json_object_size(extra) != 0 && !CONVOY_MUTATED(json_holes_lost);
+    texts_out->fields = json_dumps(fields, JSON_COMPACT | JSON_ENSURE_ASCII);
+    texts_out->extra = has_extra ? json_dumps(extra, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     json_decref(fields);
     json_decref(extra);
-    return *text_out != NULL ? CONVOY_OK : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a manifest's text");
+    if (texts_out->fields == NULL || (has_extra && texts_out->extra == NULL)) {
+        free(texts_out->fields);
+        free(texts_out->extra);
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a manifest's text");
+    }
+    return CONVOY_OK;
 }
 
 int32_t convoy_descriptor_to_json(const struct convoy_descriptor *descriptor, char **text_out, size_t *bytes_out,
                                   struct convoy_error *error)
 {
-    char *manifest = NULL;
-    int32_t status = manifest_text(descriptor->manifest, &manifest, error);
+    struct manifest_texts texts = {NULL, NULL};
+    int32_t status = manifest_texts(descriptor->manifest, &texts, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -38,31 +52,48 @@ int32_t convoy_descriptor_to_json(const struct convoy_descriptor *descriptor, ch
         .type = CONVOY_CONTROL_STAGED,
         .request_id = descriptor->request,
         .data_size = (int64_t)descriptor->slot_bytes,
-        .manifest = {manifest, strlen(manifest)},
+        .manifest = {texts.fields, strlen(texts.fields)},
         .session_id = descriptor->session,
         .pool_ptr = (int64_t)descriptor->pool_address,
-        .slot_offset = (int64_t)descriptor->offset,
+        .slot_offset = (int64_t)(descriptor->offset - descriptor->base),
         .scalar_fields = descriptor->scalars,
         .wire_version = 1,
         .attempt = descriptor->attempt,
         .epoch = descriptor->incarnation,
         .exact_bytes = (int64_t)descriptor->payload_bytes,
+        .manifest_extra = {texts.extra, texts.extra != NULL ? strlen(texts.extra) : 0},
     };
     status = convoy_control_encode(&message, text_out, bytes_out, error);
-    free(manifest);
+    free(texts.fields);
+    free(texts.extra);
     return status;
 }
 
-static int32_t read_manifest(struct convoy_span text, struct convoy_manifest **manifest_out, struct convoy_error *error)
+/* name: of the field that it came in. No bytes: {}. */
+static int32_t parse(struct convoy_span text, const char *name, json_t **parsed_out, struct convoy_error *error)
 {
     json_error_t where;
     struct convoy_span given = text.bytes != 0 ? text : (struct convoy_span){"{}", 2};
-    json_t *fields = json_loadb(given.text, given.bytes, CONVOY_MANIFEST_JSON_FLAGS, &where);
-    if (fields == NULL) {
-        return convoy_error_set(error, CONVOY_MALFORMED, "manifest: %s at byte %d", where.text, where.position);
+    *parsed_out = json_loadb(given.text, given.bytes, CONVOY_MANIFEST_JSON_FLAGS, &where);
+    return *parsed_out != NULL
+               ? CONVOY_OK
+               : convoy_error_set(error, CONVOY_MALFORMED, "%s: %s at byte %d", name, where.text, where.position);
+}
+
+static int32_t read_manifest(const struct convoy_control *message, struct convoy_manifest **manifest_out,
+                             struct convoy_error *error)
+{
+    json_t *fields = NULL;
+    json_t *extra = NULL;
+    int32_t status = parse(message->manifest, "manifest", &fields, error);
+    if (status == CONVOY_OK) {
+        status = parse(message->manifest_extra, "convoy_manifest", &extra, error);
     }
-    int32_t status = convoy_manifest_json_decode(fields, NULL, manifest_out, error);
+    if (status == CONVOY_OK) {
+        status = convoy_manifest_json_decode(fields, extra, manifest_out, error);
+    }
     json_decref(fields);
+    json_decref(extra);
     return status;
 }
 
@@ -80,7 +111,7 @@ static int32_t fill(const struct convoy_control *message, struct convoy_descript
         .session = message->session_id,
         .scalars = message->scalar_fields,
     };
-    int32_t status = read_manifest(message->manifest, &out->manifest, error);
+    int32_t status = read_manifest(message, &out->manifest, error);
     if (status == CONVOY_OK) {
         out->payload_bytes = out->manifest->payload_bytes;
     }

@@ -17,6 +17,7 @@
 #include "net/handshake.h"
 #include "net/message.h"
 #include "xfer/far.h"
+#include "xfer/resize.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,6 +36,7 @@ struct arrival {
     struct convoy_handshake *handshake; /* HELLO */
     struct convoy_frame_stream stream;  /* from then on */
     struct convoy_introduction theirs;
+    struct convoy_local_socket_target target;
     uint8_t nonce[CONVOY_INTRODUCE_NONCE_BYTES];
 };
 
@@ -229,10 +231,10 @@ static bool is_crossing(struct convoy_xfer *engine, const struct convoy_introduc
     return is_known;
 }
 
-static int32_t judge(struct convoy_xfer *engine, const struct convoy_introduction *theirs, uint32_t *flags_out,
-                     bool *is_far_out, struct convoy_error *error)
+static int32_t judge(struct convoy_xfer *engine, struct arrival *arrival, uint32_t *flags_out, bool *is_far_out,
+                     struct convoy_error *error)
 {
-    struct convoy_local_socket_target target;
+    const struct convoy_introduction *theirs = &arrival->theirs;
     *flags_out = 0;
     if (theirs->asked != 0 && theirs->asked != engine->incarnation && !CONVOY_MUTATED(incarnation_ignored)) {
         return convoy_error_set(error, CONVOY_STALE_EPOCH,
@@ -250,7 +252,7 @@ static int32_t judge(struct convoy_xfer *engine, const struct convoy_introductio
         *flags_out = CONVOY_NOTICE_RETRY;
         return convoy_error_set(error, CONVOY_BUSY, "connected already, or about to be");
     }
-    int32_t status = convoy_door_match(engine, theirs, &target, is_far_out, error);
+    int32_t status = convoy_door_match(engine, theirs, &arrival->target, is_far_out, error);
     return status == CONVOY_OK && *is_far_out ? convoy_far_open(engine, error) : status;
 }
 
@@ -258,7 +260,7 @@ static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
 {
     struct convoy_frame frame;
     struct convoy_error error = CONVOY_ERROR_INIT;
-    struct convoy_introduction ours = engine->introduction;
+    struct convoy_introduction ours = convoy_xfer_introduction(engine);
     uint8_t bytes[CONVOY_INTRODUCE_BYTES];
     uint32_t flags = 0;
     bool is_far = false;
@@ -271,7 +273,7 @@ static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
                  : convoy_error_set(&error, CONVOY_UNKNOWN_MESSAGE, "frame of type %u", frame.type);
     convoy_memory_free(frame.body);
     if (status == CONVOY_OK) {
-        status = judge(engine, &arrival->theirs, &flags, &is_far, &error);
+        status = judge(engine, arrival, &flags, &is_far, &error);
     }
     if (status == CONVOY_OK) {
         status = convoy_runtime_random(arrival->nonce, sizeof arrival->nonce, &error);
@@ -347,9 +349,15 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
     struct convoy_xfer_peer *peer;
     int32_t status = convoy_door_take(message, &arrival->theirs, -1, channel, convoy_door_may_be_far(engine), &joined, &error);
     convoy_fd_message_fini(message);
+    bool is_taken = status == CONVOY_OK;
+    if (is_taken) { /* before it is a peer: from then on it is told of every other generation */
+        status = convoy_door_files(engine, arrival->nonce, -1, message, &joined.shared, &error);
+    }
     if (status == CONVOY_OK) {
         joined.introduction = &arrival->theirs;
         joined.lane = &convoy_lane_near;
+        joined.nonce = arrival->nonce;
+        joined.target = arrival->target;
         joined.side = 1;
         joined.tcp_fd = arrival->stream.fd;
         convoy_xfer_lock(engine);
@@ -358,12 +366,12 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
         convoy_xfer_unlock(engine);
         if (status == CONVOY_OK) {
             arrival->stream.fd = -1; /* the peer's now */
-            convoy_door_files(engine, arrival->nonce, -1, message);
             (void)convoy_fd_channel_send(channel, message, step_deadline(engine), NULL); /* else it is cut off soon */
-            message->fd_count = 0;                                                        /* borrowed */
-        } else {
-            convoy_door_drop(&joined);
         }
+        convoy_door_files_fini(message, &joined.shared);
+    }
+    if (is_taken && status != CONVOY_OK) {
+        convoy_door_drop(&joined);
     }
     if (status != CONVOY_OK) {
         convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "engine %s: %s was turned away: %s", engine->session,
@@ -380,7 +388,8 @@ static void step_caller(struct convoy_xfer *engine, struct caller *caller)
     if (status == CONVOY_TIMED_OUT && convoy_now_ns() < caller->deadline_ns) {
         return;
     }
-    const uint8_t *nonce = status == CONVOY_OK ? convoy_door_nonce(message) : NULL;
+    bool is_door = status == CONVOY_OK && !convoy_xfer_shares_take(engine, caller->fd, message);
+    const uint8_t *nonce = is_door ? convoy_door_nonce(message) : NULL;
     for (uint32_t i = 0; nonce != NULL && i < ARRIVALS; i++) {
         struct arrival *arrival = &engine->pending->arrivals[i];
         if (arrival->step == ARRIVAL_LOCAL && memcmp(arrival->nonce, nonce, sizeof arrival->nonce) == 0) {

@@ -4,6 +4,7 @@
  *
  *   message   "CVXF" 4 | zero 4 | nonce 16     files: notes, wake, process, then the pool (if it may be read), the ring last
  *                                              (from the connector only)
+ *             generation 8 | base 8            of a pool that was resized; else its first generation, from offset 0
  */
 #ifndef CONVOY_XFER_DOOR_H
 #define CONVOY_XFER_DOOR_H
@@ -12,10 +13,14 @@
 #include "xfer/parts.h"
 
 #define CONVOY_DOOR_MESSAGE_BYTES (8u + CONVOY_INTRODUCE_NONCE_BYTES)
+#define CONVOY_DOOR_RESIZED_BYTES (CONVOY_DOOR_MESSAGE_BYTES + 16u)
 
-/* ring_fd: -1 = none. Borrows the files. */
-void convoy_door_files(const struct convoy_xfer *engine, const uint8_t nonce[CONVOY_INTRODUCE_NONCE_BYTES], int ring_fd,
-                       struct convoy_fd_message *message_out);
+/* ring_fd: -1 = none. Borrows the files, but for that of the pool, in its present generation: shared_out->file, to be closed
+ * once the message is sent, unless -1. SYSTEM: no descriptor is left. */
+int32_t convoy_door_files(const struct convoy_xfer *engine, const uint8_t nonce[CONVOY_INTRODUCE_NONCE_BYTES], int ring_fd,
+                          struct convoy_fd_message *message_out, struct convoy_pool_share *shared_out,
+                          struct convoy_error *error);
+void convoy_door_files_fini(struct convoy_fd_message *message, struct convoy_pool_share *shared);
 
 /* The nonce of a message, NULL: it is none of these. */
 const uint8_t *convoy_door_nonce(const struct convoy_fd_message *message);

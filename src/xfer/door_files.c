@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "xfer/door.h"
 
+#include "core/bytes.h"
 #include "core/error.h"
 #include "net/liveness.h"
 #include "net/shared_file.h"
@@ -14,9 +15,22 @@
 
 enum { FILE_NOTES = 0, FILE_WAKE, FILE_PROCESS, FILE_FIRST_OPTIONAL };
 
-void convoy_door_files(const struct convoy_xfer *engine, const uint8_t nonce[CONVOY_INTRODUCE_NONCE_BYTES], int ring_fd,
-                       struct convoy_fd_message *message_out)
+void convoy_door_files_fini(struct convoy_fd_message *message, struct convoy_pool_share *shared)
 {
+    if (shared->file >= 0) {
+        (void)close(shared->file);
+    }
+    shared->file = -1;
+    message->fd_count = 0; /* borrowed */
+}
+
+int32_t convoy_door_files(const struct convoy_xfer *engine, const uint8_t nonce[CONVOY_INTRODUCE_NONCE_BYTES], int ring_fd,
+                          struct convoy_fd_message *message_out, struct convoy_pool_share *shared_out,
+                          struct convoy_error *error)
+{
+    if (!convoy_pool_share(engine->pool, 0, shared_out)) {
+        return convoy_error_set_errno(error, CONVOY_SYSTEM, errno, "a descriptor for the pool's file");
+    }
     uint32_t count = FILE_FIRST_OPTIONAL;
     message_out->bytes = CONVOY_DOOR_MESSAGE_BYTES;
     memset(message_out->data, 0, CONVOY_DOOR_MESSAGE_BYTES);
@@ -25,20 +39,35 @@ void convoy_door_files(const struct convoy_xfer *engine, const uint8_t nonce[CON
     message_out->fds[FILE_NOTES] = convoy_pool_file(engine->notes);
     message_out->fds[FILE_WAKE] = engine->wake_fd;
     message_out->fds[FILE_PROCESS] = engine->self_pid_fd;
-    if (convoy_pool_file(engine->pool) >= 0 && !engine->options.is_private) {
-        message_out->fds[count++] = convoy_pool_file(engine->pool);
+    if (shared_out->generation != 1) {
+        message_out->bytes = CONVOY_DOOR_RESIZED_BYTES;
+        convoy_bytes_put_u64(message_out->data + CONVOY_DOOR_MESSAGE_BYTES, shared_out->generation);
+        convoy_bytes_put_u64(message_out->data + CONVOY_DOOR_MESSAGE_BYTES + 8, shared_out->base);
+    }
+    if (shared_out->file >= 0 && !engine->options.is_private) {
+        message_out->fds[count++] = shared_out->file;
     }
     if (ring_fd >= 0) {
         message_out->fds[count++] = ring_fd;
     }
     message_out->fd_count = count;
+    return CONVOY_OK;
 }
 
 const uint8_t *convoy_door_nonce(const struct convoy_fd_message *message)
 {
-    bool is_one = message->bytes == CONVOY_DOOR_MESSAGE_BYTES && memcmp(message->data, MAGIC, 4) == 0 &&
-                  message->fd_count >= FILE_FIRST_OPTIONAL;
+    bool is_one = (message->bytes == CONVOY_DOOR_MESSAGE_BYTES || message->bytes == CONVOY_DOOR_RESIZED_BYTES) &&
+                  memcmp(message->data, MAGIC, 4) == 0 && message->fd_count >= FILE_FIRST_OPTIONAL;
     return is_one ? message->data + 8 : NULL;
+}
+
+static int32_t place_view(struct convoy_view *view, const struct convoy_fd_message *message, struct convoy_error *error)
+{
+    const uint8_t *words = message->data + CONVOY_DOOR_MESSAGE_BYTES;
+    bool is_resized = message->bytes == CONVOY_DOOR_RESIZED_BYTES;
+    return convoy_view_place(view, is_resized ? convoy_bytes_u64(words) : 1, is_resized ? convoy_bytes_u64(words + 8) : 0)
+               ? CONVOY_OK
+               : convoy_error_set(error, CONVOY_MALFORMED, "the pool that came lies beyond all offsets");
 }
 
 static int32_t map_ring(int fd, void **memory_out, struct convoy_error *error)
@@ -97,6 +126,9 @@ int32_t convoy_door_take(struct convoy_fd_message *message, const struct convoy_
     }
     int32_t status = convoy_view_open(has_pool ? message->fds[FILE_FIRST_OPTIONAL] : -1, message->fds[FILE_NOTES],
                                       &joined.view, error);
+    if (status == CONVOY_OK) {
+        status = place_view(joined.view, message, error);
+    }
     if (status == CONVOY_OK && !convoy_view_has_token(joined.view, introduction->token)) {
         status = convoy_error_set(error, CONVOY_UNREACHABLE, "the memory that came is not that of %s: another token in it",
                                   introduction->session);

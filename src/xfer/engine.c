@@ -118,6 +118,14 @@ static int32_t load_options(const struct convoy_runtime *runtime, const struct c
 
 /* -- opening ------------------------------------------------------------------------------------------------------- */
 
+/* The progress thread returns the memory of a generation that has ended. */
+static void wake_reaper(void *user)
+{
+    const struct convoy_xfer *engine = user;
+    const uint64_t one = 1;
+    (void)!write(engine->kick_fd, &one, sizeof one);
+}
+
 static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error)
 {
     const struct convoy_xfer_options *options = &engine->options;
@@ -130,8 +138,10 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
         .memory = options->pool_memory,
         .bytes = options->pool_bytes,
         .block_bytes = options->block_bytes,
-        .lease_max = 2 * options->transfer_max + options->prealloc_count,
+        .lease_max = 2 * (options->transfer_max + options->prealloc_count), /* a resize makes those anew */
         .reference_max = 4 * options->transfer_max,
+        .ended = wake_reaper,
+        .user = engine,
     };
     const struct convoy_pool_options note = {
         .kind = CONVOY_POOL_SHARED,
@@ -447,6 +457,14 @@ void convoy_xfer_destroy(struct convoy_xfer *engine)
 
 /* -- looking ------------------------------------------------------------------------------------------------------- */
 
+struct convoy_introduction convoy_xfer_introduction(struct convoy_xfer *engine)
+{
+    convoy_xfer_lock(engine);
+    struct convoy_introduction introduction = engine->introduction;
+    convoy_xfer_unlock(engine);
+    return introduction;
+}
+
 void convoy_xfer_info(struct convoy_xfer *engine, struct convoy_engine_info *info_out)
 {
     convoy_xfer_lock(engine);
@@ -473,6 +491,9 @@ int32_t convoy_xfer_figures(struct convoy_xfer *engine, struct convoy_engine_fig
     out->expired_count = engine->counters[CONVOY_XFER_COUNT_leases_expired];
     convoy_xfer_unlock(engine);
     convoy_pool_figures(engine->pool, &figures);
+    out->old_generations = figures.old_count;
+    out->old_bytes = figures.old_bytes;
+    out->old_taken = figures.old_taken;
     const struct convoy_lease_figures *leases = &figures.leases;
     out->capacity = figures.blocks.capacity;
     out->block = engine->options.block_bytes;

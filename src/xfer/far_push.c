@@ -52,7 +52,7 @@ static int32_t push_send(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     const struct outgoing payload = {
         .peer = entry->peer,
         .offset = CONVOY_LANDING_PAYLOAD,
-        .data = (const uint8_t *)convoy_pool_memory(engine->pool) + entry->slot.offset,
+        .data = entry->slot.address,
         .bytes = entry->payload_bytes != 0 ? entry->payload_bytes : stage->payload_bytes,
         .cookie = note.cookie,
     };

@@ -151,11 +151,11 @@ static int32_t place_load(struct convoy_xfer *engine, struct convoy_xfer_entry *
         return convoy_error_set(error, CONVOY_UNSUPPORTED, "the sender's pool cannot be mapped, and the system does not allow "
                                                            "to read it out of its process");
     }
-    if (bytes != 0 && (bytes > view->pool_bytes || entry->offset > view->pool_bytes - bytes)) {
+    if (bytes != 0 && !convoy_view_has(view, entry->offset, bytes)) {
         return convoy_error_set(error, CONVOY_MALFORMED, "payload at %llu + %llu lies beyond the peer's pool of %zu bytes",
                                 (unsigned long long)entry->offset, (unsigned long long)bytes, view->pool_bytes);
     }
-    entry->payload = bytes != 0 && view->pool != NULL ? view->pool + entry->offset : NULL;
+    entry->payload = bytes != 0 && view->pool != NULL ? view->pool + (entry->offset - view->base) : NULL;
     entry->mode = view->pool == NULL && bytes != 0 ? CONVOY_LOAD_COPY : entry->mode;
     if (entry->mode == CONVOY_LOAD_VIEW || entry->destination != NULL) {
         return entry->mode == CONVOY_LOAD_COPY && entry->destination_bytes < bytes
@@ -257,10 +257,19 @@ static void go_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
 void convoy_xfer_load_near(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_offer *offer)
 {
     int32_t status = CONVOY_OK;
-    entry->view = engine->peers[entry->peer].view;
+    uint64_t bytes = offer != NULL ? offer->bytes : entry->descriptor.payload_bytes;
+    struct convoy_view *newest = engine->peers[entry->peer].view;
+    struct convoy_view *view = convoy_view_at(newest, entry->offset, bytes);
+    entry->view = view != NULL ? view : newest;
     entry->view->references++;
     if (offer != NULL) {
         status = read_note(entry, offer, &entry->error);
+    }
+    if (view == NULL) { /* never from one that keeps to the protocol: what is lent keeps its generation alive */
+        CONVOY_XFER_NOTE(engine, generations_late);
+        status = convoy_error_set(&entry->error, CONVOY_CLOSED, "payload at %llu is in a generation of the sender's pool that "
+                                                                "has ended",
+                                  (unsigned long long)entry->offset);
     }
     if (offer != NULL && status == CONVOY_OK) {
         convoy_xfer_entry_name(entry, entry->descriptor.request.text, entry->descriptor.request.bytes, offer->attempt);
@@ -473,6 +482,7 @@ void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *p
         return;
     }
     entry->serial = reply->serial;
+    entry->offset = (reply->flags & CONVOY_REPLY_PLACED) != 0 ? reply->figures[0] : entry->offset;
     entry->is_lent = true;
     peer->lane->load(engine, entry, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers on this host: notices through the shared ring, payloads read where they lie. */
-#include "xfer/parts.h"
+#include "xfer/resize.h"
 
 #include <unistd.h>
 
@@ -8,11 +8,13 @@ static bool put(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const
 {
     const uint64_t one = 1;
     bool must_wake = false;
+    if (!convoy_xfer_share_sees(engine, peer, entry)) {
+        return false;
+    }
     enum convoy_ring_status status = convoy_ring_put(&peer->ring, entry, &must_wake);
     if (status == CONVOY_RING_OK && must_wake) {
         (void)!write(peer->wake_fd, &one, sizeof one);
     }
-    (void)engine;
     return status != CONVOY_RING_FULL; /* MALFORMED: whoever takes next finds out */
 }
 

@@ -12,7 +12,7 @@
  *   STAGED    what was offered early is all there     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
  *   RAW_LIST  copy all of these, or none
  *   either way: QUERY, ANSWER, GOODBYE; CLOSED, a goodbye after which nothing of the other's is touched any more; between
- *   hosts HELLO, the first
+ *   hosts HELLO, the first; on one host FORGET: a generation of the own pool has ended
  *
  * serial: the sender's transfer. cookie: the asker's. An OFFER that was not answered is sent again with the same sequence
  * number; the receiver answers a repeated one from what it remembers and does nothing twice.
@@ -40,6 +40,7 @@ enum convoy_say {
     CONVOY_SAY_STAGED,
     CONVOY_SAY_RAW_LIST,
     CONVOY_SAY_CLOSED,
+    CONVOY_SAY_FORGET,
     CONVOY_SAY_TYPES,
 };
 
@@ -63,13 +64,15 @@ struct convoy_offer {
     uint32_t attempt;
 };
 
-#define CONVOY_REPLY_BACK 1u /* TAKEN: and BACK in one */
+#define CONVOY_REPLY_BACK 1u   /* TAKEN: and BACK in one */
+#define CONVOY_REPLY_PLACED 2u /* GRANT: figures[0] is where the payload lies; JSON counts from its generation's start */
 
 /* TAKEN, BACK, WITHDRAW, GRANT, RAW_DONE, ANSWER, STAGED */
 struct convoy_reply {
     uint64_t serial;
     uint64_t cookie;
-    uint64_t figures[2]; /* RAW_DONE: which part is refused; a refusal for want of room: free bytes, largest free block */
+    uint64_t figures[2]; /* GRANT: see PLACED; RAW_DONE: which part is refused; a refusal for want of room: free bytes, largest
+                            free block */
     int32_t status;
     uint32_t state; /* ANSWER: CONVOY_TRANSFER_* */
     uint32_t attempt;
@@ -120,6 +123,11 @@ struct convoy_room {
     uint64_t note_bytes; /* of the descriptor or list; 0: it is known */
 };
 
+struct convoy_forget {
+    uint64_t generation;
+    uint64_t oldest; /* that the peer still has; all before it have ended too; 0: it has none */
+};
+
 union convoy_say_body {
     struct convoy_offer offer;
     struct convoy_reply reply;
@@ -127,6 +135,7 @@ union convoy_say_body {
     struct convoy_raw_order raw;
     struct convoy_raw_list list;
     struct convoy_room room;
+    struct convoy_forget forget;
 };
 
 struct convoy_xfer_notice {

@@ -20,7 +20,9 @@
 #include "xfer/extents.h"
 #include "xfer/introduce.h"
 #include "xfer/notice.h"
+#include "xfer/share.h"
 #include "xfer/state.h"
+#include "xfer/view.h"
 #include "xfer/window.h"
 
 struct pollfd;
@@ -55,18 +57,6 @@ extern const struct convoy_lane convoy_lane_near;
 #define CONVOY_XFER_DIALS 16u
 #define CONVOY_XFER_TIMELINE 256u /* requests that ended, kept for the timeline */
 
-/* A peer's memory as it is mapped here. It outlives the peer until the last view is released. */
-struct convoy_view {
-    const uint8_t *pool; /* NULL: it cannot be mapped */
-    uint64_t address;    /* then: where it lies in its process; 0 = it cannot be read at all */
-    pid_t pid;
-    int pid_fd; /* own; -1 = none */
-    const uint8_t *notes;
-    size_t pool_bytes;
-    size_t notes_bytes;
-    uint32_t references;
-};
-
 struct convoy_xfer_peer {
     uint32_t generation; /* of the handle; a free one has state 0 */
     uint32_t state;      /* CONVOY_PEER_IS_*, 0 = free */
@@ -84,7 +74,14 @@ struct convoy_xfer_peer {
     int pid_fd;
     uint64_t incarnation;
     char session[CONVOY_SESSION_BYTES];
-    struct convoy_view *view;
+    struct convoy_view *view; /* near: of its newest generation, and those before that; never NULL */
+    struct convoy_shares shares; /* near: which of the own ones it has */
+    int share_fd; /* the last one has gone out by it, and is not answered; -1 = none */
+    uint32_t share_tries;
+    uint64_t share_retry_ns; /* not before */
+    uint8_t nonce[CONVOY_INTRODUCE_NONCE_BYTES]; /* names the connection between the two, at either's local socket */
+    uint8_t socket[CONVOY_INTRODUCE_TOKEN_BYTES];
+    struct convoy_local_socket_target target;
     struct convoy_ring ring;
     void *ring_memory;
     uint64_t sequence; /* of the last offer to it */
@@ -247,7 +244,8 @@ struct convoy_xfer_pausing {
     X(staged) X(sent) X(loaded) X(failed) X(aborted) X(released) X(offers) X(offers_late) X(offers_repeated)           \
     X(replies_late) X(asks) X(asks_refused) X(retries) X(refusals) X(peers_connected) X(peers_lost) X(peers_closed)    \
     X(malformed) X(leases_expired) X(checksum_errors) X(copied_bytes) X(lent_bytes) X(control_messages)                \
-    X(control_bytes) X(raw_orders) X(raw_refused) X(reserve_refused) X(pushed_bytes)
+    X(control_bytes) X(raw_orders) X(raw_refused) X(reserve_refused) X(pushed_bytes) X(resizes) X(generations_handed)  \
+    X(generations_taken) X(generations_refused) X(generations_late)
 
 enum convoy_xfer_counter {
 #define CONVOY_XFER_COUNTER_NUMBER(name) CONVOY_XFER_COUNT_##name,
@@ -289,6 +287,7 @@ struct convoy_xfer {
     char session[CONVOY_SESSION_BYTES];
     struct convoy_introduction introduction;
     struct convoy_pool *pool;
+    bool is_resizing; /* a host thread makes the next generation */
     struct convoy_pool *notes;
     size_t stream_from; /* copies of at least so many bytes go past the caches */
 
@@ -413,6 +412,9 @@ struct convoy_xfer_joined {
     const struct convoy_introduction *introduction;
     const struct convoy_lane *lane;
     struct convoy_view *view;
+    struct convoy_pool_share shared; /* near: the generation that was handed over; its file is none of its */
+    const uint8_t *nonce;            /* near */
+    struct convoy_local_socket_target target;
     void *ring_memory;
     uint32_t side;
     int tcp_fd;
@@ -431,15 +433,6 @@ void convoy_xfer_peer_flush(struct convoy_xfer *engine, struct convoy_xfer_peer 
 void convoy_xfer_peer_close(struct convoy_xfer_peer *peer);
 void convoy_xfer_peer_free(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
 
-/* -- view.c -- (no lock for open) */
-int32_t convoy_view_open(int pool_fd, int notes_fd, struct convoy_view **view_out, struct convoy_error *error);
-/* Whether its pool can be read out of that process, proven by the token there; pid_fd is borrowed. */
-bool convoy_view_try_process(struct convoy_view *view, const struct convoy_introduction *introduction, pid_t pid, int pid_fd);
-/* Copies payload out of it, mapped or not. false: its process is gone, or forbids it. */
-bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from);
-bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES]);
-void convoy_view_put(struct convoy_view *view);
-
 /* -- copying.c: copies outside of the lock -- */
 void convoy_xfer_job_add(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_awaited);
 /* Does this entry's copy on this thread if it waits for one; gives the lock up meanwhile. */
@@ -448,6 +441,8 @@ void convoy_xfer_job_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *
 void *convoy_xfer_copier_main(void *engine);
 void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece);
 
+/* The own one, as it is now. [no lock] */
+struct convoy_introduction convoy_xfer_introduction(struct convoy_xfer *engine);
 /* CLOSED unless the engine is open. */
 int32_t convoy_xfer_check_open(const struct convoy_xfer *engine, struct convoy_error *error);
 

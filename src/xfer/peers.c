@@ -5,6 +5,7 @@
 #include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/raw.h"
+#include "xfer/resize.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -48,13 +49,13 @@ void convoy_xfer_peer_close(struct convoy_xfer_peer *peer)
     if (peer->state == 0) {
         return;
     }
-    const int files[] = {peer->tcp_fd, peer->wake_fd, peer->pid_fd};
+    const int files[] = {peer->tcp_fd, peer->wake_fd, peer->pid_fd, peer->share_fd};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (files[i] >= 0) {
             (void)close(files[i]);
         }
     }
-    peer->tcp_fd = peer->wake_fd = peer->pid_fd = -1;
+    peer->tcp_fd = peer->wake_fd = peer->pid_fd = peer->share_fd = -1;
     if (peer->ring_memory != NULL) {
         (void)munmap(peer->ring_memory, CONVOY_RING_BYTES);
         peer->ring_memory = NULL;
@@ -63,9 +64,7 @@ void convoy_xfer_peer_close(struct convoy_xfer_peer *peer)
     peer->lane = NULL;
     peer->backlog = NULL;
     peer->backlog_count = peer->backlog_room = 0;
-    if (peer->view != NULL) {
-        convoy_view_put(peer->view);
-    }
+    convoy_view_put_all(peer->view);
     peer->view = NULL;
 }
 
@@ -123,6 +122,7 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
         .tcp_fd = joined->tcp_fd,
         .wake_fd = joined->wake_fd,
         .pid_fd = joined->pid_fd,
+        .share_fd = -1,
         .incarnation = joined->introduction->incarnation,
         .view = joined->view,
         .ring_memory = joined->ring_memory,
@@ -130,6 +130,7 @@ int32_t convoy_xfer_peer_add(struct convoy_xfer *engine, const struct convoy_xfe
     memcpy(peer->session, joined->introduction->session, sizeof peer->session);
     if (joined->ring_memory != NULL) {
         convoy_ring_init(&peer->ring, joined->ring_memory, joined->side);
+        convoy_xfer_shares_begin(engine, peer, joined);
     }
     /* Whoever sleeps knows nothing of this ring yet. */
     if (joined->ring_memory != NULL && engine->is_dozing && !convoy_ring_doze(&peer->ring)) {

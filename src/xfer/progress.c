@@ -9,6 +9,7 @@
 #include "net/liveness.h"
 #include "xfer/far.h"
 #include "xfer/raw.h"
+#include "xfer/resize.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -72,6 +73,9 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
         break;
     case CONVOY_SAY_STAGED:
         convoy_xfer_on_staged(engine, peer, notice->body.reply.serial);
+        break;
+    case CONVOY_SAY_FORGET:
+        convoy_xfer_on_forget(engine, peer, &notice->body.forget);
         break;
     case CONVOY_SAY_NONE:
     case CONVOY_SAY_TYPES:
@@ -387,7 +391,7 @@ static uint32_t gather_polls(struct convoy_xfer *engine, struct pollfd *polls, b
         polls[count++] = (struct pollfd){.fd = peer->state == CONVOY_PEER_IS_CONNECTED ? peer->tcp_fd : -1,
                                          .events = POLLIN};
     }
-    return count;
+    return count + convoy_xfer_shares_polls(engine, polls + count);
 }
 
 /* Deaths are proven by the process; an end of the connection alone ends the transfers, not the quarantine. What the peer
@@ -462,6 +466,9 @@ static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)
     count += convoy_xfer_door_polls(engine, polls + count, DOOR_POLLS);
     (void)poll(polls, count, timeout);
     convoy_xfer_door_step(engine);
+    if (convoy_pool_has_ended(engine->pool)) {
+        convoy_xfer_reap(engine);
+    }
     if ((polls[0].revents & POLLIN) != 0) {
         drain(engine->kick_fd);
     }
@@ -471,6 +478,7 @@ static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)
         drain(engine->wake_fd);
     }
     note_deaths(engine, polls, peer_count);
+    convoy_xfer_shares_step(engine);
 }
 
 void *convoy_xfer_progress_main(void *argument)
@@ -486,5 +494,5 @@ void *convoy_xfer_progress_main(void *argument)
 
 uint32_t convoy_xfer_polls_max(uint32_t peer_max)
 {
-    return OWN_POLLS + 1 + DOOR_POLLS + 2 * peer_max;
+    return OWN_POLLS + 1 + DOOR_POLLS + 3 * peer_max;
 }

@@ -162,6 +162,16 @@ static void add(struct convoy_xfer *engine, struct convoy_raw_window *window, co
     window->is_direct = window->is_far && bytes >= DIRECT_BYTES;
 }
 
+/* A peer looks for all parts of a list in the same generation of the pool. */
+static bool is_of_one_generation(const struct convoy_raw_window *window, uint64_t offset)
+{
+    struct convoy_pool_share first;
+    struct convoy_pool_share next;
+    return window->count == 0 || (convoy_pool_generation_at(window->pool, window->parts[0].offset, &first) &&
+                                  convoy_pool_generation_at(window->pool, offset, &next) &&
+                                  first.generation == next.generation);
+}
+
 /* One piece, or as much of it as there is room for. IN_PROGRESS: there is none. */
 static int32_t take_piece(struct convoy_xfer *engine, struct call *call, struct convoy_error *error)
 {
@@ -180,10 +190,13 @@ static int32_t take_piece(struct convoy_xfer *engine, struct call *call, struct 
     uint64_t offset = window->bytes; /* far: in the stream */
     if (!call->is_far && source.range != NULL) {
         offset = window->block.offset + window->block_used;
-        window->block_used += bytes;
     } else if (!call->is_far) {
-        offset = (uint64_t)(source.data - (const uint8_t *)convoy_pool_memory(window->pool));
+        offset = source.slot.offset + (uint64_t)(source.data - (const uint8_t *)source.slot.address);
     }
+    if (!call->is_far && !is_of_one_generation(window, offset)) {
+        return CONVOY_IN_PROGRESS;
+    }
+    window->block_used += !call->is_far && source.range != NULL ? bytes : 0;
     add(engine, window, &source, offset, bytes);
     call->done += bytes;
     bool is_whole = bytes == source.bytes;

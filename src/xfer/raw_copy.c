@@ -105,10 +105,9 @@ static void set_slot(const struct convoy_xfer *engine, const struct convoy_slot 
 
 static void set_range(const struct convoy_xfer *engine, const struct convoy_xfer_range *range, struct convoy_raw_target *out)
 {
-    uint64_t pool = (uint64_t)(uintptr_t)convoy_pool_memory(engine->pool);
     out->from = (uint64_t)(uintptr_t)range->memory;
     out->to = out->from + range->bytes;
-    out->is_alone = pool == 0 || out->to <= pool || out->from >= pool + convoy_pool_bytes(engine->pool);
+    out->is_alone = !convoy_pool_touches(engine->pool, range->memory, range->bytes);
 }
 
 int32_t convoy_raw_resolve(struct convoy_xfer *engine, uint64_t address, uint64_t bytes, struct convoy_raw_target *target_out)
@@ -160,8 +159,8 @@ static int32_t find_target(struct convoy_xfer *engine, struct convoy_raw_copy *c
 
 int32_t convoy_raw_copy_add(struct convoy_xfer *engine, struct convoy_raw_copy *copy, const struct convoy_raw_part *part)
 {
-    uint64_t there = copy->view != NULL ? copy->view->pool_bytes : copy->bytes;
-    bool is_readable = part->bytes <= there && part->offset <= there - part->bytes;
+    bool is_readable = copy->view != NULL ? convoy_view_has(copy->view, part->offset, part->bytes)
+                                          : part->bytes <= copy->bytes && part->offset <= copy->bytes - part->bytes;
     if (copy->count != 0 && CONVOY_MUTATED(first_part_checked)) {
         copy->pieces[copy->count++] = (struct convoy_raw_piece_in){.part = *part};
         return CONVOY_OK;

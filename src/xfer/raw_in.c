@@ -70,7 +70,6 @@ static struct convoy_raw_copy *copy_new(struct convoy_xfer *engine, struct convo
         copy->cookie = cookie;
         copy->peer = index_of(engine, peer);
         copy->generation = peer->generation;
-        copy->view = peer->view;
     }
     return copy;
 }
@@ -91,7 +90,8 @@ static int32_t begin_near(struct convoy_xfer *engine, struct convoy_xfer_peer *p
         return CONVOY_NO_MEMORY;
     }
     copy->bytes = raw->bytes;
-    int32_t status = convoy_raw_copy_add(engine, copy, &part);
+    copy->view = convoy_view_at(peer->view, raw->offset, raw->bytes);
+    int32_t status = copy->view != NULL ? convoy_raw_copy_add(engine, copy, &part) : CONVOY_INVALID_ARGUMENT;
     status = status == CONVOY_OK ? convoy_raw_copy_start(engine, copy) : status;
     if (status != CONVOY_OK) {
         convoy_raw_copy_put(engine, copy);
@@ -127,6 +127,14 @@ void convoy_raw_on_order(struct convoy_xfer *engine, struct convoy_xfer_peer *pe
 
 /* -- lists --------------------------------------------------------------------------------------------------------- */
 
+/* The generation of the peer's pool that the first part lies in; all of them do. NULL: it has ended, or never was. */
+static struct convoy_view *find_view(const struct convoy_xfer_peer *peer, const uint8_t *list)
+{
+    struct convoy_raw_part first;
+    memcpy(&first, list, sizeof first);
+    return convoy_view_at(peer->view, first.offset, first.bytes);
+}
+
 /* Every part is checked before any byte is copied. list: of the peer's making; each is read once. */
 static int32_t add_parts(struct convoy_xfer *engine, struct convoy_raw_copy *copy, const uint8_t *list, uint32_t count,
                          uint32_t *part_out)
@@ -158,7 +166,9 @@ static int32_t begin_list(struct convoy_xfer *engine, struct convoy_xfer_peer *p
     if (copy == NULL) {
         return CONVOY_NO_MEMORY;
     }
-    int32_t status = add_parts(engine, copy, view->notes + list->note_offset, list->count, part_out);
+    copy->view = find_view(peer, view->notes + list->note_offset);
+    int32_t status = copy->view != NULL ? add_parts(engine, copy, view->notes + list->note_offset, list->count, part_out)
+                                        : CONVOY_INVALID_ARGUMENT;
     status = status == CONVOY_OK ? convoy_raw_copy_start(engine, copy) : status;
     if (status != CONVOY_OK) {
         convoy_raw_copy_put(engine, copy);
@@ -179,7 +189,6 @@ static int32_t begin_far_list(struct convoy_xfer *engine, struct convoy_xfer_pee
     if (copy == NULL) {
         return CONVOY_NO_MEMORY;
     }
-    copy->view = NULL;
     copy->list_bytes = list_bytes;
     copy->bytes = list->bytes;
     int32_t status = convoy_far_raw_begin_list(engine, copy);

@@ -66,7 +66,7 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
                                entry->error.text);
         return;
     }
-    entry->slot = (struct convoy_slot){.lease = stage->slot.lease, .offset = stage->slot.offset, .bytes = stage->slot.bytes};
+    entry->slot = stage->slot;
     entry->sequence = ++engine->peers[entry->peer].sequence;
     entry->payload_bytes = stage->payload_bytes;
     entry->is_lent = true;
@@ -295,6 +295,12 @@ void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 
 /* -- readers that come with a descriptor --------------------------------------------------------------------------- */
 
+/* JSON, which has no serial, counts from the start of the payload's generation. */
+static uint64_t asked_offset(const struct convoy_xfer_entry *stage, const struct convoy_ask *ask)
+{
+    return stage->slot.offset - (ask->serial == 0 ? stage->descriptor.base : 0);
+}
+
 static struct convoy_xfer_entry *find_asked(struct convoy_xfer *engine, const struct convoy_ask *ask, int32_t *status_out)
 {
     struct convoy_xfer_entry *entry = NULL;
@@ -310,7 +316,7 @@ static struct convoy_xfer_entry *find_asked(struct convoy_xfer *engine, const st
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
         entry = &engine->entries[at];
         if (entry->kind == CONVOY_XFER_STAGE && entry->digest == ask->digest && entry->attempt == ask->attempt &&
-            entry->slot.offset == ask->offset) {
+            asked_offset(entry, ask) == ask->offset) {
             return entry;
         }
     }
@@ -329,7 +335,7 @@ static int32_t judge_ask(const struct convoy_xfer_entry *stage, const struct con
     if (stage->attempt != ask->attempt && !CONVOY_MUTATED(attempt_ignored)) {
         return CONVOY_STALE_EPOCH;
     }
-    return ask->offset != stage->slot.offset || ask->bytes != stage->payload_bytes ? CONVOY_INVALID_ARGUMENT
+    return ask->offset != asked_offset(stage, ask) || ask->bytes != stage->payload_bytes ? CONVOY_INVALID_ARGUMENT
            : stage->state == CONVOY_TRANSFER_STAGED                                ? CONVOY_OK
                                                                                    : CONVOY_BAD_STATE;
 }
@@ -364,7 +370,7 @@ static int32_t lend(struct convoy_xfer *engine, uint32_t peer, const struct conv
         convoy_xfer_entry_fail(engine, loan, CONVOY_TRANSFER_FAILED, status, "no more readers");
         return CONVOY_BUSY;
     }
-    loan->slot = (struct convoy_slot){.lease = stage->slot.lease, .offset = stage->slot.offset};
+    loan->slot = stage->slot;
     loan->payload_bytes = stage->payload_bytes;
     loan->reference = CONVOY_REFERENCE_READ;
     loan->is_lent = true;
@@ -397,6 +403,8 @@ void convoy_xfer_on_ask(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
         .cookie = ask->cookie,
         .status = status,
         .attempt = ask->attempt,
+        .flags = loan != NULL ? CONVOY_REPLY_PLACED : 0,
+        .figures = {loan != NULL ? loan->slot.offset : 0},
     };
     convoy_xfer_say(engine, peer, &grant);
 }

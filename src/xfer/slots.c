@@ -103,7 +103,8 @@ void convoy_xfer_slot_released(struct convoy_xfer *engine, struct convoy_xfer_en
     if (entry->slot.lease == CONVOY_LEASE_NONE) {
         return;
     }
-    if (entry->slot_id != 0) {
+    bool is_kept = entry->slot_id != 0 && engine->preallocs[entry->slot_id - 1].slot.lease == entry->slot.lease;
+    if (is_kept) { /* else it is of an earlier generation of the pool */
         engine->preallocs[entry->slot_id - 1].is_taken = false;
         if (CONVOY_MUTATED(prealloc_shrinks)) {
             engine->preallocs[entry->slot_id - 1].slot.bytes = entry->payload_bytes;
@@ -210,7 +211,9 @@ static int32_t reserve_one(struct convoy_xfer *engine, const struct convoy_reser
     *slot_out = (struct convoy_reserved_slot){
         .transfer = convoy_xfer_entry_handle(entry),
         .address = entry->slot.address,
-        .offset = entry->slot.offset,
+        .offset = entry->slot.address != NULL
+                      ? (uint64_t)((uint8_t *)entry->slot.address - (uint8_t *)convoy_pool_memory(engine->pool))
+                      : 0,
         .bytes = entry->slot.bytes,
         .slot_id = entry->slot_id,
     };

@@ -317,6 +317,9 @@ static int32_t write_note(struct convoy_xfer_entry *entry, struct convoy_error *
     size_t bytes = convoy_descriptor_bytes(descriptor);
     descriptor->offset = entry->slot.offset;
     descriptor->slot_bytes = entry->slot.bytes;
+    if (entry->slot.address != NULL) { /* hosts count from the address that they know */
+        descriptor->base = entry->slot.offset - ((uint64_t)(uintptr_t)entry->slot.address - descriptor->pool_address);
+    }
     atomic_store_explicit(convoy_xfer_stage_mark(entry), 0, memory_order_relaxed);
     int32_t status = convoy_descriptor_encode(descriptor, descriptor_at(entry), bytes, error);
     entry->known_bytes = bytes;

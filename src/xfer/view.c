@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "net/shared_file.h"
 #include "xfer/raw.h"
+#include "xfer/view.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,18 +15,50 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* The notes of an engine, which all generations of its pool share. */
+struct convoy_view_notes {
+    const uint8_t *memory;
+    size_t bytes;
+    uint32_t references;
+};
+
+static int32_t open_notes(int fd, struct convoy_view_notes **notes_out, struct convoy_error *error)
+{
+    struct convoy_view_notes *notes = convoy_memory_zalloc(sizeof *notes);
+    const void *memory = NULL;
+    if (notes == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a view");
+    }
+    int32_t status = convoy_shared_file_view(fd, CONVOY_INTRODUCE_TOKEN_BYTES, &memory, &notes->bytes, error);
+    if (status != CONVOY_OK) {
+        convoy_memory_free(notes);
+        return status;
+    }
+    notes->memory = memory;
+    notes->references = 1;
+    *notes_out = notes;
+    return CONVOY_OK;
+}
+
+static void put_notes(struct convoy_view_notes *notes)
+{
+    if (notes != NULL && --notes->references == 0) {
+        (void)munmap((void *)(uintptr_t)notes->memory, notes->bytes);
+        convoy_memory_free(notes);
+    }
+}
+
 int32_t convoy_view_open(int pool_fd, int notes_fd, struct convoy_view **view_out, struct convoy_error *error)
 {
     struct convoy_view *view = convoy_memory_zalloc(sizeof *view);
     if (view == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a view");
     }
-    const void *notes = NULL;
     const void *pool = NULL;
     view->references = 1;
+    view->generation = 1;
     view->pid_fd = -1;
-    int32_t status = convoy_shared_file_view(notes_fd, CONVOY_INTRODUCE_TOKEN_BYTES, &notes, &view->notes_bytes, error);
-    view->notes = notes;
+    int32_t status = notes_fd >= 0 ? open_notes(notes_fd, &view->notes_kept, error) : CONVOY_OK;
     if (status == CONVOY_OK && pool_fd >= 0) {
         status = convoy_shared_file_view(pool_fd, 1, &pool, &view->pool_bytes, error);
         view->pool = pool;
@@ -34,9 +67,118 @@ int32_t convoy_view_open(int pool_fd, int notes_fd, struct convoy_view **view_ou
         convoy_view_put(view);
         return status;
     }
+    if (view->notes_kept != NULL) {
+        view->notes = view->notes_kept->memory;
+        view->notes_bytes = view->notes_kept->bytes;
+    }
     *view_out = view;
     return CONVOY_OK;
 }
+
+/* -- generations --------------------------------------------------------------------------------------------------- */
+
+bool convoy_view_place(struct convoy_view *view, uint64_t generation, uint64_t base)
+{
+    if (generation == 0 || base > (uint64_t)INT64_MAX || view->pool_bytes > (uint64_t)INT64_MAX - base) {
+        return false;
+    }
+    view->generation = generation;
+    view->base = base;
+    return true;
+}
+
+bool convoy_view_has(const struct convoy_view *view, uint64_t offset, uint64_t bytes)
+{
+    return view != NULL && offset >= view->base && bytes <= view->pool_bytes &&
+           offset - view->base <= view->pool_bytes - bytes;
+}
+
+struct convoy_view *convoy_view_at(struct convoy_view *newest, uint64_t offset, uint64_t bytes)
+{
+    struct convoy_view *view = newest;
+    if (newest == NULL || bytes == 0 || newest->pool == NULL || offset >= newest->base) {
+        return newest; /* what lies beyond its end is nobody's */
+    }
+    while (view != NULL && !convoy_view_has(view, offset, 1)) {
+        view = view->older;
+    }
+    return view;
+}
+
+/* The newest stays even if it has ended: somebody is always asked for what lies nowhere. It goes once another comes. */
+static void drop_ended(struct convoy_view *newest)
+{
+    for (struct convoy_view **at = &newest->older; *at != NULL;) {
+        struct convoy_view *view = *at;
+        if (!view->has_ended) {
+            at = &view->older;
+            continue;
+        }
+        *at = view->older;
+        view->older = NULL;
+        convoy_view_put(view);
+    }
+}
+
+static int32_t check_attach(const struct convoy_view *newest, const struct convoy_view *view)
+{
+    uint32_t count = 0;
+    for (const struct convoy_view *other = newest; other != NULL; other = other->older) {
+        if (other->generation == view->generation) {
+            return CONVOY_BUSY;
+        }
+        bool is_apart = view->base >= other->base + other->pool_bytes || other->base >= view->base + view->pool_bytes;
+        if (!is_apart || other->pool == NULL || (view->base < other->base) != (view->generation < other->generation)) {
+            return CONVOY_MALFORMED;
+        }
+        count++;
+    }
+    return count < CONVOY_VIEW_GENERATIONS ? CONVOY_OK : CONVOY_LIMIT;
+}
+
+int32_t convoy_view_attach(struct convoy_view **newest, struct convoy_view *view)
+{
+    struct convoy_view **at = newest;
+    int32_t status = check_attach(*newest, view);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    view->notes_kept = (*newest)->notes_kept;
+    view->notes_kept->references++;
+    view->notes = (*newest)->notes;
+    view->notes_bytes = (*newest)->notes_bytes;
+    while (*at != NULL && (*at)->base > view->base) {
+        at = &(*at)->older;
+    }
+    view->older = *at;
+    *at = view;
+    drop_ended(*newest);
+    return CONVOY_OK;
+}
+
+uint32_t convoy_view_forget(struct convoy_view *newest, uint64_t generation, uint64_t oldest)
+{
+    uint32_t count = 0;
+    for (struct convoy_view *view = newest; view != NULL; view = view->older) {
+        bool is_meant = view->generation == generation || view->generation < oldest;
+        count += is_meant && !view->has_ended;
+        view->has_ended = view->has_ended || is_meant;
+    }
+    drop_ended(newest);
+    return count;
+}
+
+void convoy_view_put_all(struct convoy_view *newest)
+{
+    while (newest != NULL) {
+        struct convoy_view *older = newest->older;
+        newest->older = NULL;
+        convoy_view_put(newest);
+        newest = older;
+    }
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------------- */
 
 /* Whole or not at all; and only if the process was still that one afterwards, since its number may have been reused. */
 static bool read_process(const struct convoy_view *view, uint64_t address, uint8_t *to, uint64_t bytes)
@@ -90,7 +232,7 @@ bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to,
     if (view->pool == NULL) {
         return read_process(view, view->address + offset, to, bytes);
     }
-    convoy_copy(to, view->pool + offset, bytes, stream_from);
+    convoy_copy(to, view->pool + (offset - view->base), bytes, stream_from);
     return true;
 }
 
@@ -121,9 +263,7 @@ void convoy_view_put(struct convoy_view *view)
     if (view->pool != NULL) {
         (void)munmap((void *)(uintptr_t)view->pool, view->pool_bytes);
     }
-    if (view->notes != NULL) {
-        (void)munmap((void *)(uintptr_t)view->notes, view->notes_bytes);
-    }
+    put_notes(view->notes_kept);
     if (view->pid_fd >= 0) {
         (void)close(view->pid_fd);
     }

@@ -19,7 +19,12 @@
 
 static struct convoy_pool *opened(enum convoy_pool_kind kind, void *memory, uint64_t bytes)
 {
-    const struct convoy_pool_options options = {kind, memory, bytes, 64 * KIB, 16, 32};
+    const struct convoy_pool_options options = {.kind = kind,
+                                                .memory = memory,
+                                                .bytes = bytes,
+                                                .block_bytes = 64 * KIB,
+                                                .lease_max = 16,
+                                                .reference_max = 32};
     struct convoy_error error = CONVOY_ERROR_INIT;
     struct convoy_pool *pool = NULL;
     int32_t status = convoy_pool_open(&options, &pool, &error);
@@ -113,11 +118,21 @@ static void test_pool_that_cannot_be_is_refused(void **state)
         int32_t status;
         const char *text;
     } rows[] = {
-        {{CONVOY_POOL_SHARED, NULL, 1, 3, 1, 1}, CONVOY_INVALID_ARGUMENT, "block of 3 bytes"},
-        {{CONVOY_POOL_HOST, NULL, 65536, 65536, 1, 1}, CONVOY_INVALID_ARGUMENT, "memory is NULL with 65536"},
-        {{CONVOY_POOL_SHARED, NULL, 65536, 65536, 0, 1}, CONVOY_INVALID_ARGUMENT, "leases: 0"},
-        {{CONVOY_POOL_DEVICE, (void *)1, UINT64_MAX, 1, 1, 1}, CONVOY_LIMIT, "more than 2147483647 blocks of 1"},
-        {{CONVOY_POOL_SHARED, NULL, UINT64_C(1) << 50, UINT64_C(1) << 30, 1, 1}, CONVOY_SYSTEM, "reserve"},
+        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = 1,
+          .block_bytes = 3, .lease_max = 1, .reference_max = 1},
+         CONVOY_INVALID_ARGUMENT, "block of 3 bytes"},
+        {{.kind = CONVOY_POOL_HOST, .memory = NULL, .bytes = 65536,
+          .block_bytes = 65536, .lease_max = 1, .reference_max = 1},
+         CONVOY_INVALID_ARGUMENT, "memory is NULL with 65536"},
+        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = 65536,
+          .block_bytes = 65536, .lease_max = 0, .reference_max = 1},
+         CONVOY_INVALID_ARGUMENT, "leases: 0"},
+        {{.kind = CONVOY_POOL_DEVICE, .memory = (void *)1, .bytes = UINT64_MAX,
+          .block_bytes = 1, .lease_max = 1, .reference_max = 1},
+         CONVOY_LIMIT, "more than 2147483647 blocks of 1"},
+        {{.kind = CONVOY_POOL_SHARED, .memory = NULL, .bytes = UINT64_C(1) << 50,
+          .block_bytes = UINT64_C(1) << 30, .lease_max = 1, .reference_max = 1},
+         CONVOY_SYSTEM, "reserve"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct convoy_error error = CONVOY_ERROR_INIT;

@@ -142,6 +142,75 @@ static void test_xfer_descriptor_as_the_hosts_message_comes_back(void **state)
     convoy_manifest_destroy(manifest);
 }
 
+/* Lists that end in holes come back as long as they were; their manifest is what hosts read today, to the byte. */
+static void test_xfer_descriptor_as_the_hosts_message_keeps_holes(void **state)
+{
+    (void)state;
+    static const char manifest[] = "\"manifest\":{\"e\":[{\"offset\":0,\"shape\":[4],\"dtype\":\"uint8\",\"list_index\":1}]}";
+    static const char extra[] = ",\"convoy_manifest\":{\"list_lengths\":{\"e\":4,\"none\":3,\"empty\":0}}}";
+    static const struct {
+        const char *name;
+        uint32_t length;
+    } lists[] = {{"e", 4}, {"none", 3}, {"empty", 0}};
+    char message[1024];
+    struct convoy_descriptor read;
+    struct convoy_descriptor again;
+    char *storage = NULL;
+    char *other = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    (void)snprintf(message, sizeof message,
+                   "{\"msg_type\":\"transfer_staged\",\"request_id\":\"r\",\"data_size\":4096,%s,\"session_id\":\"s\","
+                   "\"pool_ptr\":0,\"slot_offset\":0,\"scalar_fields\":{}%s",
+                   manifest, extra);
+    assert_int_equal(convoy_descriptor_from_json(message, strlen(message), &read, &storage, NULL), CONVOY_OK);
+    assert_int_equal(convoy_descriptor_to_json(&read, &text, &length, NULL), CONVOY_OK);
+    assert_non_null(strstr(text, manifest));
+    assert_string_equal(text + length - strlen(extra), extra);
+    assert_int_equal(convoy_descriptor_from_json(text, length, &again, &other, NULL), CONVOY_OK);
+    assert_int_equal(again.manifest->list_count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(again.manifest->lists[i].name_length, strlen(lists[i].name));
+        assert_memory_equal(again.manifest->lists[i].name, lists[i].name, strlen(lists[i].name));
+        assert_int_equal(again.manifest->lists[i].length, lists[i].length);
+    }
+    convoy_manifest_destroy(read.manifest);
+    convoy_manifest_destroy(again.manifest);
+    convoy_memory_free(storage);
+    convoy_memory_free(other);
+    convoy_memory_free(text);
+}
+
+/* Untrusted as all of it: a length that the entries do not bear out, and what is no length. */
+static void test_xfer_descriptor_with_holes_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *extra;
+        int32_t status;
+    } rows[] = {{"{\"list_lengths\":{\"e\":1}}", CONVOY_MALFORMED},  {"{\"list_lengths\":{\"e\":-1}}", CONVOY_MALFORMED},
+                {"{\"list_lengths\":[]}", CONVOY_MALFORMED},          {"[]", CONVOY_MALFORMED},
+                {"{\"list_lengths\":{\"e\":2},\"other\":1}", CONVOY_OK}, {"{}", CONVOY_OK}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char message[1024];
+        struct convoy_descriptor read;
+        char *storage = NULL;
+        (void)snprintf(message, sizeof message,
+                       "{\"msg_type\":\"transfer_staged\",\"request_id\":\"r\",\"manifest\":{\"e\":[{\"offset\":0,"
+                       "\"shape\":[4],\"dtype\":\"uint8\",\"list_index\":1}]},\"convoy_manifest\":%s}",
+                       rows[i].extra);
+        int32_t status = convoy_descriptor_from_json(message, strlen(message), &read, &storage, NULL);
+        if ((status == CONVOY_OK) != (rows[i].status == CONVOY_OK)) {
+            fail_msg("%s gave %d", rows[i].extra, status);
+        }
+        if (status == CONVOY_OK) {
+            assert_int_equal(read.manifest->lists[0].length, 2);
+            convoy_manifest_destroy(read.manifest);
+            convoy_memory_free(storage);
+        }
+    }
+}
+
 static void test_xfer_descriptor_from_other_messages_is_refused(void **state)
 {
     (void)state;
@@ -190,6 +259,8 @@ int main(void)
         cmocka_unit_test(test_xfer_descriptor_cut_or_spoilt_is_refused_or_whole),
         cmocka_unit_test(test_xfer_descriptor_of_another_version_says_both),
         cmocka_unit_test(test_xfer_descriptor_as_the_hosts_message_comes_back),
+        cmocka_unit_test(test_xfer_descriptor_as_the_hosts_message_keeps_holes),
+        cmocka_unit_test(test_xfer_descriptor_with_holes_that_cannot_be_is_refused),
         cmocka_unit_test(test_xfer_descriptor_from_other_messages_is_refused),
         cmocka_unit_test(test_xfer_descriptor_of_a_host_that_knows_nothing_of_us_is_read),
         cmocka_unit_test(test_xfer_descriptor_digests_are_never_zero),

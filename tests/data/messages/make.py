@@ -85,4 +85,9 @@ write("done", "staged_nothing", dumps("done", {**BY_HAND, "pool_ptr": 0, "slot_o
                                                "manifest": {}, "scalar_fields": {}}))
 write("done", "staged_own", dumps("done", {**BY_HAND, "request_id": STRANGE, **OWN}))
 write("staged", "raw", dumps("staged", MESSAGES["staged"][0]).replace('"scalar_fields":{}', f'"scalar_fields":{RAW}'))
+# Lists that end in holes, or hold nothing else: hosts read the manifest and lose them, we read what lies beside it.
+HOLES = {"convoy_wire_version": 1, "convoy_attempt": 2, "convoy_epoch": "170", "convoy_exact_bytes": 8388001,
+         "convoy_manifest": {"list_lengths": {"prompt_embeds": 5, "nothing": 2, "empty": 0}}}
+for kind in ("staged", "ready"):
+    write(kind, "holes", dumps(kind, {**MESSAGES[kind][0], **MESSAGES[kind][1], **HOLES}))
 write("ready", "raw", dumps("ready", MESSAGES["ready"][0]).replace('"manifest":{}', f'"manifest":{RAW}'))

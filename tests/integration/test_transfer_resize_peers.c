@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Resizes between processes: peers that stand still, die, come and go meanwhile, and an owner that dies. */
+#include "tests/lib/engines.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/mappings.h"
+#include "tests/lib/ranks.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define BYTES (256u << 10)
+#define MIB (UINT64_C(1) << 20)
+#define LONG_MS 60000u
+#define SHORT_NS 200000000ull
+#define CALL_NS 5000000000ull /* far more than a call takes that waits for nobody */
+#define VISITS 40u
+#define WAIT_S 20
+#define OWN 2u      /* mappings of an engine of its own: pool and notes, */
+#define OF_PEER 3u  /* and of each peer: the same, and the ring */
+
+struct shared {
+    char sessions[3][CONVOY_SESSION_BYTES];
+    _Atomic uint32_t flag;
+};
+
+static uint8_t data[BYTES];
+static const uint64_t data_bytes = BYTES;
+
+static struct engine *open_engine(const struct rank *rank)
+{
+    struct shared *shared = rank->shared;
+    struct engine *engine = engine_create(NULL);
+    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
+    engine_fill(data, BYTES, 3);
+    rank_mark(rank, 1);
+    return engine;
+}
+
+static convoy_peer connect_to(const struct rank *rank, struct engine *engine, uint32_t other)
+{
+    const struct shared *shared = rank->shared;
+    rank_await_mark(rank, other, 1);
+    return engine_connect(engine, shared->sessions[other]);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void resize(struct engine *engine, uint64_t bytes)
+{
+    uint64_t start = now_ns();
+    EXPECT_OK(engine->table->pool_resize(engine->handle, bytes, &engine->error), &engine->error);
+    EXPECT(now_ns() - start < CALL_NS);
+}
+
+static convoy_transfer send_start(struct engine *engine, convoy_peer peer, uint64_t timeout_ns)
+{
+    const struct convoy_tensor_source tensor = engine_tensor(data, &data_bytes);
+    const struct convoy_stage stage = engine_stage("request", &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = timeout_ns};
+    convoy_transfer sent = 0;
+    EXPECT_OK(engine->table->send_start(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
+    return sent;
+}
+
+static void release(struct engine *engine, convoy_transfer transfer)
+{
+    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
+}
+
+static void send_and_expect(struct engine *engine, convoy_peer peer, uint64_t timeout_ns, int32_t status)
+{
+    convoy_transfer sent = send_start(engine, peer, timeout_ns);
+    engine_wait(engine, sent, status, NULL);
+    release(engine, sent);
+}
+
+static convoy_transfer accept_one(struct engine *engine)
+{
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer loaded = 0;
+    EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
+    engine_look(engine, loaded);
+    EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
+    return loaded;
+}
+
+/* Nothing of an earlier generation is left here, and of shared memory only so many mappings. */
+static void await_returned(struct engine *engine, uint32_t mapped)
+{
+    uint64_t start = now_ns();
+    bool is_late = false;
+    while ((engine_figures(engine).old_generations != 0 || mappings_count() != mapped || mappings_files() != 2) && !is_late) {
+        (void)usleep(1000);
+        is_late = now_ns() - start > WAIT_S * 1000000000ull;
+    }
+    EXPECT_EQUAL(engine_figures(engine).old_generations, 0);
+    EXPECT_EQUAL(mappings_count(), mapped);
+    EXPECT_EQUAL(mappings_files(), 2);
+}
+
+/* -- a peer that stands still: the engine goes on, and so does the peer once it runs again -- */
+
+static void stop_resizer(const struct rank *rank)
+{
+    struct shared *shared = rank->shared;
+    struct engine *engine = open_engine(rank);
+    convoy_peer still = connect_to(rank, engine, 1);
+    convoy_peer live = connect_to(rank, engine, 2);
+    send_and_expect(engine, still, ENGINE_TIMEOUT_NS, CONVOY_OK);
+    rank_mark(rank, 2);
+    while (atomic_load(&shared->flag) == 0) { /* the parent says that rank 1 has stopped */
+        (void)usleep(1000);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        resize(engine, (2 + i) * MIB);
+        send_and_expect(engine, live, ENGINE_TIMEOUT_NS, CONVOY_OK);
+    }
+    send_and_expect(engine, still, SHORT_NS, CONVOY_TIMED_OUT);
+    rank_mark(rank, 3);
+    send_and_expect(engine, still, ENGINE_TIMEOUT_NS, CONVOY_OK); /* it is let go now */
+    resize(engine, MIB);
+    send_and_expect(engine, still, ENGINE_TIMEOUT_NS, CONVOY_OK);
+    await_returned(engine, OWN + 2 * OF_PEER);
+    atomic_store(&shared->flag, 2);
+    rank_barrier(rank);
+    engine_destroy(engine);
+}
+
+/* Whatever comes, also what was offered in vain while this one stood still. */
+static void stop_receiver(const struct rank *rank)
+{
+    const struct shared *shared = rank->shared;
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = SHORT_NS};
+    struct engine *engine = open_engine(rank);
+    while (atomic_load(&shared->flag) != 2) {
+        convoy_transfer loaded = 0;
+        int32_t status = engine->table->accept(engine->handle, &load, &loaded, &engine->error);
+        if (status == CONVOY_OK) {
+            engine_look(engine, loaded);
+            EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
+        }
+        release(engine, loaded);
+    }
+    await_returned(engine, OWN + OF_PEER); /* each generation was given up here when it ended there */
+    rank_barrier(rank);
+    engine_destroy(engine);
+}
+
+static void run_stop(const struct rank *rank, void *argument)
+{
+    (void)argument;
+    if (rank->index == 0) {
+        stop_resizer(rank);
+    } else {
+        stop_receiver(rank);
+    }
+}
+
+static void test_resize_does_not_wait_for_a_peer_that_stands_still(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(3, sizeof(struct shared));
+    struct shared *shared = ranks_shared(ranks);
+    ranks_start(ranks, run_stop, NULL, LONG_MS);
+    ranks_await_mark(ranks, 0, 2);
+    ranks_signal(ranks, 1, SIGSTOP);
+    ranks_await_stop(ranks, 1);
+    atomic_store(&shared->flag, 1);
+    ranks_await_mark(ranks, 0, 3);
+    ranks_signal(ranks, 1, SIGCONT);
+    ranks_finish(ranks);
+}
+
+/* -- a peer that is killed while generations are handed to it, with views of old ones in its hands -- */
+
+static void kill_resizer(const struct rank *rank)
+{
+    struct engine *engine = open_engine(rank);
+    convoy_peer peer = connect_to(rank, engine, 1);
+    struct convoy_peer_info info = {.struct_size = sizeof info};
+    for (uint32_t i = 0; i < 3; i++) {
+        send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
+        resize(engine, (2 + i) * MIB);
+    }
+    EXPECT_EQUAL(engine_figures(engine).old_generations, 3);
+    rank_mark(rank, 2);
+    for (uint32_t i = 0; info.state != CONVOY_PEER_IS_LOST; i++) { /* until it is dead, at whatever moment that is */
+        int32_t status = engine->table->pool_resize(engine->handle, (1 + i % 4) * MIB, &engine->error);
+        EXPECT(status == CONVOY_OK || status == CONVOY_LIMIT);
+        EXPECT_OK(engine->table->peer_info(engine->handle, peer, &info, &engine->error), &engine->error);
+    }
+    await_returned(engine, OWN);
+    engine_await_empty(engine);
+    engine_destroy(engine);
+}
+
+static void run_kill(const struct rank *rank, void *argument)
+{
+    (void)argument;
+    if (rank->index == 0) {
+        kill_resizer(rank);
+        return;
+    }
+    struct engine *engine = open_engine(rank);
+    for (;;) { /* never released */
+        (void)accept_one(engine);
+    }
+}
+
+static void test_resize_amid_the_death_of_a_peer_returns_all_it_held(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+        ranks_start(ranks, run_kill, NULL, LONG_MS);
+        ranks_await_mark(ranks, 0, 2);
+        ranks_signal(ranks, 1, SIGKILL);
+        ranks_finish(ranks);
+    }
+}
+
+/* -- an owner that is killed: what it has lent stays -- */
+
+static void run_owner(const struct rank *rank, void *argument)
+{
+    (void)argument;
+    struct engine *engine = open_engine(rank);
+    if (rank->index == 0) {
+        convoy_peer peer = connect_to(rank, engine, 1);
+        send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
+        resize(engine, 2 * MIB);
+        send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
+        rank_mark(rank, 2);
+        for (;;) {
+            (void)engine->table->pool_resize(engine->handle, MIB, &engine->error);
+        }
+    }
+    const struct shared *shared = rank->shared;
+    convoy_transfer old = accept_one(engine);
+    convoy_transfer next = accept_one(engine);
+    rank_mark(rank, 2);
+    while (atomic_load(&shared->flag) == 0) {
+        (void)usleep(1000);
+    }
+    engine_look(engine, old);
+    EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
+    release(engine, old);
+    engine_look(engine, next);
+    EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
+    release(engine, next);
+    await_returned(engine, OWN);
+    engine_destroy(engine);
+}
+
+static void test_resize_views_of_every_generation_outlive_their_owner(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+    struct shared *shared = ranks_shared(ranks);
+    ranks_start(ranks, run_owner, NULL, LONG_MS);
+    ranks_await_mark(ranks, 0, 2);
+    ranks_await_mark(ranks, 1, 2);
+    ranks_signal(ranks, 0, SIGKILL);
+    ranks_await_exit(ranks, 0);
+    atomic_store(&shared->flag, 1);
+    ranks_finish(ranks);
+}
+
+/* -- peers that come and go while the pools of both sides change -- */
+
+static void visit(const struct rank *rank, struct engine *engine, uint32_t number)
+{
+    convoy_peer peer = connect_to(rank, engine, 0);
+    send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
+    if (number % 3 == 0) {
+        resize(engine, (1 + number % 4) * MIB);
+        send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
+    }
+    EXPECT_OK(engine->table->peer_disconnect(engine->handle, peer, &engine->error), &engine->error);
+}
+
+static void run_visits(const struct rank *rank, void *argument)
+{
+    struct shared *shared = rank->shared;
+    struct engine *engine = open_engine(rank);
+    (void)argument;
+    if (rank->index == 1) {
+        for (uint32_t i = 0; i < VISITS; i++) {
+            visit(rank, engine, i);
+        }
+        atomic_store(&shared->flag, 1);
+        await_returned(engine, OWN);
+    } else {
+        const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = SHORT_NS};
+        uint32_t loads = 0;
+        for (uint32_t i = 0; atomic_load(&shared->flag) == 0; i++) {
+            convoy_transfer loaded = 0;
+            resize(engine, (1 + i % 5) * MIB);
+            int32_t status = engine->table->accept(engine->handle, &load, &loaded, &engine->error);
+            EXPECT(status == CONVOY_OK || status == CONVOY_TIMED_OUT);
+            loads += status == CONVOY_OK;
+            if (loaded != 0) {
+                release(engine, loaded);
+            }
+        }
+        EXPECT(loads >= VISITS);
+        await_returned(engine, OWN);
+    }
+    rank_barrier(rank);
+    engine_destroy(engine);
+}
+
+static void test_resize_while_peers_connect_loses_no_transfer(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+    ranks_start(ranks, run_visits, NULL, LONG_MS);
+    ranks_finish(ranks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resize_does_not_wait_for_a_peer_that_stands_still),
+        cmocka_unit_test(test_resize_amid_the_death_of_a_peer_returns_all_it_held),
+        cmocka_unit_test(test_resize_views_of_every_generation_outlive_their_owner),
+        cmocka_unit_test(test_resize_while_peers_connect_loses_no_transfer),
+    };
+    engine_filter_tests();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
