@@ -120,11 +120,6 @@ static void destroy(struct convoy_far *far)
     while ((item = queue_take(far)) != NULL) {
         convoy_memory_free(item);
     }
-    while (far->raws != NULL) {
-        struct convoy_far_raw *raw = far->raws;
-        far->raws = raw->next;
-        convoy_memory_free(raw);
-    }
     convoy_landings_destroy(far->landings);
     (void)pthread_mutex_destroy(&far->lock);
     convoy_memory_free(far);
@@ -180,6 +175,7 @@ int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error)
 void convoy_far_close(struct convoy_xfer *engine)
 {
     if (engine->far != NULL) {
+        convoy_far_raw_drop(engine, CONVOY_XFER_NOBODY, UINT64_MAX); /* whatever its time */
         convoy_bulk_close(engine->far->bulk, convoy_deadline_after(convoy_now_ns(), CLOSE_NS));
         destroy(engine->far);
         engine->far = NULL;

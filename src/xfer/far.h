@@ -103,7 +103,7 @@ bool convoy_far_raw_again(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number);
 /* The sender has given it up. false: there is none. */
 bool convoy_far_raw_withdraw(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie);
-/* All of a peer, or all whose time has passed (peer NOBODY). */
+/* All of a peer, or all whose time has passed (peer NOBODY); UINT64_MAX: all there are. */
 void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now_ns);
 
 #endif

@@ -155,6 +155,32 @@ static void test_transfer_raw_scattered_pieces_go_as_few_orders_and_land_exactly
     two_close(two);
 }
 
+/* The same out of a pool that is read out of its process. */
+static void test_transfer_raw_scattered_pieces_of_a_pool_of_the_hosts_own_memory_land(void **state)
+{
+    (void)state;
+    static uint8_t pools[2][1u << 20];
+    struct convoy_transfer_options options = pool_of(sizeof pools[0]);
+    struct two *two = calloc(1, sizeof *two);
+    EXPECT(two != NULL);
+    options.pool_kind = CONVOY_MEMORY_HOST;
+    options.pool_memory = pools[0];
+    two->sender = engine_create(&options);
+    options.pool_memory = pools[1];
+    two->receiver = engine_create(&options);
+    two->peer = engine_connect(two->sender, two->receiver->info.session);
+    two->bytes = BYTES;
+    engine_fill(two->memory, BYTES, 7);
+    struct scatter *scatter = scatter_open(two);
+    const struct convoy_raw raw = raw_of(two, scatter);
+    CALL_OK(two->sender, transfer_sync, &raw, ENGINE_TIMEOUT_NS);
+    for (uint32_t i = 0; i < PIECES; i++) {
+        EXPECT(is_there(&scatter->pieces[i]));
+    }
+    scatter_close(two, scatter);
+    two_close(two);
+}
+
 /* One piece that must not be written keeps all others of its order back, whatever is wrong with it. */
 static void test_transfer_raw_list_with_one_bad_piece_writes_nothing(void **state)
 {
@@ -360,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_transfer_raw_piece_that_comes_twice_is_not_one_that_is_missing),
         cmocka_unit_test(test_transfer_raw_slot_made_at_open_is_filled_twice_by_half_and_not_whole),
         cmocka_unit_test(test_transfer_raw_scattered_pieces_go_as_few_orders_and_land_exactly),
+        cmocka_unit_test(test_transfer_raw_scattered_pieces_of_a_pool_of_the_hosts_own_memory_land),
         cmocka_unit_test(test_transfer_raw_list_with_one_bad_piece_writes_nothing),
         cmocka_unit_test(test_transfer_raw_piece_in_a_slot_and_in_a_range_is_refused),
         cmocka_unit_test(test_transfer_raw_large_registered_pieces_go_in_rounds),
