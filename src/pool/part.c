@@ -64,16 +64,15 @@ int32_t convoy_pool_part_open(struct convoy_pool_part *part, const struct convoy
     *part = (struct convoy_pool_part){.bytes = (options->bytes / options->block_bytes + is_up) * options->block_bytes,
                                       .block_bytes = options->block_bytes,
                                       .file = -1};
-    if (part->bytes != 0) {
+    int32_t status = part_memory(part, options, error); /* first: tables of what cannot be had may be larger than memory */
+    if (status == CONVOY_OK && part->bytes != 0) {
         part->buddy = convoy_buddy_create(part->bytes, part->block_bytes);
         part->lease_at = convoy_memory_array((size_t)(part->bytes / part->block_bytes), sizeof *part->lease_at);
         if (part->buddy == NULL || part->lease_at == NULL) {
-            convoy_pool_part_close(part);
-            return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for the tables of a pool of %llu blocks",
-                                    (unsigned long long)(options->bytes / options->block_bytes));
+            status = convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for the tables of a pool of %llu blocks",
+                                      (unsigned long long)(options->bytes / options->block_bytes));
         }
     }
-    int32_t status = part_memory(part, options, error);
     if (status != CONVOY_OK) {
         convoy_pool_part_close(part);
     }
