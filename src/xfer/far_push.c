@@ -73,6 +73,7 @@ static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *en
 static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
 {
     if (entry->path == CONVOY_PATH_MESSAGES) { /* ROOM was said twice */
+        CONVOY_XFER_NOTE(engine, rooms_repeated);
         return;
     }
     entry->path = CONVOY_PATH_MESSAGES;

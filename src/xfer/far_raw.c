@@ -86,10 +86,12 @@ void convoy_far_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer
     uint32_t index = (uint32_t)(peer - engine->peers);
     const struct convoy_far_raw *known = find(engine, index, order->cookie);
     if (known != NULL) { /* it was said twice */
+        CONVOY_XFER_NOTE(engine, offers_repeated);
         say_room(engine, known);
         return;
     }
     if (is_done(engine, index, order->cookie)) { /* but its word was lost */
+        CONVOY_XFER_NOTE(engine, offers_repeated);
         convoy_xfer_raw_done(engine, peer, order->cookie, CONVOY_OK);
         return;
     }

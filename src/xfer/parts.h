@@ -183,6 +183,7 @@ struct convoy_xfer_entry {
     struct convoy_error error;
     uint32_t request_length;
     char request[CONVOY_REQUEST_BYTES + 1];
+    uint32_t past; /* in the timeline, from 1; 0 = not yet */
     uint32_t next; /* in the active list, */
     uint32_t before;
     uint32_t next_job; /* the copies to do, */
@@ -242,23 +243,61 @@ struct convoy_xfer_pausing {
     uint64_t since_ns;
 };
 
+/* name, what it counts; bytes are named so. The one list of them, for JSON and Prometheus text (xfer/stats.h). */
 #define CONVOY_XFER_COUNTERS(X)                                                                                        \
-    X(staged) X(sent) X(loaded) X(failed) X(aborted) X(released) X(offers) X(offers_late) X(offers_repeated)           \
-    X(replies_late) X(asks) X(asks_refused) X(retries) X(refusals) X(peers_connected) X(peers_lost) X(peers_closed)    \
-    X(malformed) X(leases_expired) X(checksum_errors) X(copied_bytes) X(lent_bytes) X(control_messages)                \
-    X(control_bytes) X(raw_orders) X(raw_refused) X(reserve_refused) X(pushed_bytes)
+    X(staged, "Payloads staged.")                                                                                      \
+    X(sent, "Sends that the receiver has taken.")                                                                      \
+    X(loaded, "Loads that have their payload.")                                                                        \
+    X(failed, "Transfers that failed.")                                                                                \
+    X(aborted, "Transfers that were aborted.")                                                                         \
+    X(released, "Transfers whose place is free again.")                                                                \
+    X(offers, "Offers that came.")                                                                                     \
+    X(offers_late, "Offers that came after all that is remembered of their time, dropped.")                            \
+    X(offers_repeated, "Offers and orders that had come before, not done again.")                                      \
+    X(replies_late, "Answers to what had ended already, dropped.")                                                     \
+    X(asks, "Requests by descriptor that came.")                                                                       \
+    X(asks_refused, "Requests by descriptor that were refused.")                                                       \
+    X(asks_repeated, "Requests by descriptor that had come before, answered the same.")                                \
+    X(rooms_repeated, "Grants of room that had come before, dropped.")                                                 \
+    X(retries, "Messages said again since no answer came in time.")                                                    \
+    X(refusals, "Sends that the receiver has refused.")                                                                \
+    X(messages_dropped, "Messages given up since their peer takes none and no more fit.")                              \
+    X(peers_connected, "Peers that connected.")                                                                        \
+    X(peers_lost, "Peers that died or were cut off.")                                                                  \
+    X(peers_closed, "Peers that said goodbye.")                                                                        \
+    X(malformed, "Messages that break the protocol.")                                                                  \
+    X(leases_expired, "Leases that ended by their deadline.")                                                          \
+    X(checksum_errors, "Payloads whose checksum was wrong.")                                                           \
+    X(copied_bytes, "Bytes copied by this engine.")                                                                    \
+    X(lent_bytes, "Bytes that peers took out of this engine's pool.")                                                  \
+    X(control_messages, "Messages said.")                                                                              \
+    X(control_bytes, "Bytes of messages said.")                                                                        \
+    X(raw_orders, "Orders to an address that were answered.")                                                          \
+    X(raw_refused, "Orders to an address that were refused.")                                                          \
+    X(reserve_refused, "Reservations that did not fit.")                                                               \
+    X(pushed_bytes, "Bytes pushed to peers without shared memory.")
 
 enum convoy_xfer_counter {
-#define CONVOY_XFER_COUNTER_NUMBER(name) CONVOY_XFER_COUNT_##name,
+#define CONVOY_XFER_COUNTER_NUMBER(name, ...) CONVOY_XFER_COUNT_##name,
     CONVOY_XFER_COUNTERS(CONVOY_XFER_COUNTER_NUMBER)
 #undef CONVOY_XFER_COUNTER_NUMBER
     CONVOY_XFER_COUNTER_COUNT,
 };
 
-#define CONVOY_XFER_PHASES(X) X(stage) X(send) X(wait) X(load) X(hold)
+#define CONVOY_XFER_PATHS (CONVOY_PATH_RMA + 1u) /* 0: what is staged is on no path yet */
+
+/* Each by the path that was taken. name, what it is; where it begins and ends is in xfer/stats.c. */
+#define CONVOY_XFER_PHASES(X)                                                                                          \
+    X(stage, "Sender: from written by its producer to staged.")                                                        \
+    X(reserve, "Sender, pushed: from staged to the offer, with the receiver's slot known.")                            \
+    X(push, "Sender, pushed: from the offer to the receiver's word that it has all.")                                  \
+    X(offer, "Sender, not pushed: from the offer to the receiver's word that it has all.")                             \
+    X(ready, "Receiver: from the request to the news that its payload is ready.")                                      \
+    X(load, "Receiver: from that news to the payload.")                                                                \
+    X(release, "Sender: from the receiver's word that it has all to the return of the lease.")
 
 enum convoy_xfer_phase {
-#define CONVOY_XFER_PHASE_NUMBER(name) CONVOY_XFER_PHASE_##name,
+#define CONVOY_XFER_PHASE_NUMBER(name, ...) CONVOY_XFER_PHASE_##name,
     CONVOY_XFER_PHASES(CONVOY_XFER_PHASE_NUMBER)
 #undef CONVOY_XFER_PHASE_NUMBER
     CONVOY_XFER_PHASE_COUNT,
@@ -350,7 +389,7 @@ struct convoy_xfer {
     int self_pid_fd;
 
     uint64_t counters[CONVOY_XFER_COUNTER_COUNT];
-    struct convoy_latency phases[CONVOY_XFER_PHASE_COUNT];
+    struct convoy_latency phases[CONVOY_XFER_PHASE_COUNT][CONVOY_XFER_PATHS];
     struct convoy_xfer_past past[CONVOY_XFER_TIMELINE];
     uint32_t past_count;
 };
@@ -390,7 +429,14 @@ void convoy_xfer_entry_settle(struct convoy_xfer *engine, struct convoy_xfer_ent
 /* Frees what it holds whatever its state: the engine is being closed. */
 void convoy_xfer_entry_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_timer(struct convoy_xfer *engine, uint64_t at_ns);
-void convoy_xfer_record(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry);
+
+/* -- stats.c -- */
+/* What has just come to an end: its place in the timeline, and the phases that it has gone through. */
+void convoy_xfer_record(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+/* One that was recorded as SENT has its payload back. */
+void convoy_xfer_record_returned(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry);
+/* An order to an address has ended; a good one is a push from when it was said on. */
+void convoy_xfer_record_raw(struct convoy_xfer *engine, int32_t status, bool is_far, uint64_t began_ns);
 
 /* -- peers.c -- */
 struct convoy_xfer_peer *convoy_xfer_peer_find(struct convoy_xfer *engine, convoy_peer handle,

@@ -245,7 +245,7 @@ static void put_or_keep(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
         return;
     }
     if (peer->backlog_count == peer->backlog_room && !backlog_grow(peer)) {
-        CONVOY_XFER_NOTE(engine, refusals); /* dropped: deadlines and retries are for this */
+        CONVOY_XFER_NOTE(engine, messages_dropped); /* deadlines and retries are for this */
         return;
     }
     peer->backlog[(peer->backlog_first + peer->backlog_count++) % peer->backlog_room] = *entry;

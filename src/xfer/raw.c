@@ -295,8 +295,10 @@ static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, const stru
     convoy_xfer_order_add(engine, &order);
     notice.body.raw = *raw;
     notice.body.raw.cookie = order.cookie;
+    uint64_t began = convoy_now_ns();
     convoy_xfer_say(engine, &engine->peers[peer], &notice);
     int32_t status = convoy_xfer_order_wait(engine, &order, timeout_ns, error);
+    convoy_xfer_record_raw(engine, status == CONVOY_OK ? order.reply.status : status, source != NULL, began);
     if (status == CONVOY_OK && order.reply.status != CONVOY_OK) {
         status = convoy_error_set(error, order.reply.status < 0 ? order.reply.status : CONVOY_MALFORMED,
                                   "the peer does not write %llu bytes at 0x%llx: status %d; the range must lie in one slot "

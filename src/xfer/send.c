@@ -226,7 +226,7 @@ void convoy_xfer_send_returned(struct convoy_xfer *engine, struct convoy_xfer_en
     entry->retry_ns = CONVOY_DEADLINE_NEVER;
     entry->times_ns[CONVOY_TIME_RETURNED] = now;
     (void)convoy_pool_unrefer(engine->pool, entry->slot.lease, entry->peer, entry->reference, NULL);
-    convoy_latency_record(&engine->phases[CONVOY_XFER_PHASE_hold], now - entry->times_ns[CONVOY_TIME_OFFERED]);
+    convoy_xfer_record_returned(engine, entry);
 }
 
 static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, struct convoy_xfer_entry *entry,
@@ -375,7 +375,9 @@ void convoy_xfer_on_ask(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     struct convoy_xfer_entry *loan = find_loan(engine, index, ask->cookie);
     struct convoy_xfer_notice grant = {.type = CONVOY_SAY_GRANT};
     CONVOY_XFER_NOTE(engine, asks);
-    if (loan == NULL) {
+    if (loan != NULL) {
+        CONVOY_XFER_NOTE(engine, asks_repeated);
+    } else {
         struct convoy_xfer_entry *stage = find_asked(engine, ask, &status);
         status = stage != NULL ? judge_ask(stage, ask) : status;
         status = status == CONVOY_OK ? lend(engine, index, ask, stage, &loan) : status;
