@@ -64,6 +64,8 @@ void convoy_fault_point(const char *name)
     }
     if (fault_is_due(getenv("CONVOY_KILL_POINT"), name, hit)) {
         (void)kill(getpid(), SIGKILL);
+    } else if (fault_is_due(getenv("CONVOY_STOP_POINT"), name, hit)) {
+        (void)kill(getpid(), SIGSTOP);
     }
 }
 

@@ -286,8 +286,10 @@ static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
     arrival->step = is_far ? ARRIVAL_BULK : ARRIVAL_LOCAL;
     arrival->stream.limit = is_far ? CONVOY_FAR_ADDRESS_BYTES : arrival->stream.limit;
     arrival->deadline_ns = step_deadline(engine);
-    return convoy_frame_queue(&arrival->stream, CONVOY_INTRODUCE_ANSWER, bytes, sizeof bytes) == CONVOY_OK &&
-           convoy_frame_flush(&arrival->stream) == CONVOY_OK;
+    bool is_out = convoy_frame_queue(&arrival->stream, CONVOY_INTRODUCE_ANSWER, bytes, sizeof bytes) == CONVOY_OK &&
+                  convoy_frame_flush(&arrival->stream) == CONVOY_OK;
+    CONVOY_POINT(door_introduced);
+    return is_out;
 }
 
 /* false: it is over, or has become a peer. */
@@ -347,6 +349,7 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
     struct convoy_xfer_peer *peer;
     int32_t status = convoy_door_take(message, &arrival->theirs, -1, channel, convoy_door_may_be_far(engine), &joined, &error);
     convoy_fd_message_fini(message);
+    CONVOY_POINT(door_files);
     if (status == CONVOY_OK) {
         joined.introduction = &arrival->theirs;
         joined.lane = &convoy_lane_near;
@@ -358,6 +361,7 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
         convoy_xfer_unlock(engine);
         if (status == CONVOY_OK) {
             arrival->stream.fd = -1; /* the peer's now */
+            CONVOY_POINT(door_joined);
             convoy_door_files(engine, arrival->nonce, -1, message);
             (void)convoy_fd_channel_send(channel, message, step_deadline(engine), NULL); /* else it is cut off soon */
             message->fd_count = 0;                                                        /* borrowed */

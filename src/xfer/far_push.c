@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 
 enum { STREAM_NOTE = 0, STREAM_PAYLOAD, STREAMS };
 
@@ -27,6 +28,7 @@ static int32_t push(struct convoy_xfer *engine, const struct convoy_room *room, 
                                           .pieces = &piece,
                                           .piece_count = 1,
                                           .cookie = what->cookie};
+    CONVOY_POINT(push_granted);
     return what->bytes != 0 ? convoy_bulk_send(engine->far->bulk, &send, stream_out, error) : CONVOY_OK;
 }
 
@@ -180,7 +182,7 @@ static void order_stream_ended(struct convoy_xfer *engine, const struct convoy_b
 {
     struct convoy_xfer_order *order = find_order(engine, event->peer, event->cookie);
     if (order != NULL && order->stream == event->stream) {
-        order->is_failed = event->status != CONVOY_OK;
+        order->is_failed = event->status != CONVOY_OK && event->status != CONVOY_PEER_LOST; /* its end comes next */
         order->stream = 0;
         convoy_xfer_wake(engine);
     }
@@ -190,6 +192,7 @@ static void order_stream_ended(struct convoy_xfer *engine, const struct convoy_b
 void convoy_far_stream_ended(struct convoy_xfer *engine, const struct convoy_bulk_event *event)
 {
     struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, event->cookie, NULL);
+    CONVOY_POINT(push_ended);
     if (entry == NULL || entry->kind != CONVOY_XFER_SEND || entry->peer != event->peer) {
         order_stream_ended(engine, event);
         return;

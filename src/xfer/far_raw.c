@@ -3,6 +3,7 @@
 #include "xfer/far.h"
 
 #include "core/clock.h"
+#include "core/fault.h"
 #include "core/memory.h"
 
 static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *raw)
@@ -10,7 +11,9 @@ static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *ra
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_ROOM};
     notice.body.room = (struct convoy_room){
         .serial = raw->order.cookie, .landing = raw->landing, .generation = raw->generation};
+    CONVOY_POINT(room_before_put);
     convoy_xfer_say(engine, &engine->peers[raw->peer], &notice);
+    CONVOY_POINT(room_after_put);
 }
 
 static struct convoy_far_raw *find(const struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)

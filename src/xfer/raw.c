@@ -114,7 +114,9 @@ void convoy_xfer_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *p
     if (status != CONVOY_OK) {
         CONVOY_XFER_NOTE(engine, raw_refused);
     }
+    CONVOY_POINT(raw_done_before_put);
     convoy_xfer_say(engine, peer, &done);
+    CONVOY_POINT(raw_done_after_put);
 }
 
 static int32_t resolve(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw,
@@ -193,8 +195,10 @@ void convoy_xfer_copy_run(struct convoy_xfer *engine)
     struct convoy_xfer_copy *copy = engine->copies;
     engine->copying_count++;
     convoy_xfer_unlock(engine);
+    CONVOY_POINT(raw_copying);
     bool is_whole = convoy_view_read(copy->view, copy->order.offset, (void *)(uintptr_t)copy->order.target,
                                      copy->order.bytes, engine->stream_from);
+    CONVOY_POINT(raw_copied);
     convoy_xfer_lock(engine);
     engine->copies = copy->next;
     engine->copying_count--;
@@ -297,6 +301,7 @@ static int32_t order_piece(struct convoy_xfer *engine, uint32_t peer, const stru
     notice.body.raw.cookie = order.cookie;
     uint64_t began = convoy_now_ns();
     convoy_xfer_say(engine, &engine->peers[peer], &notice);
+    CONVOY_POINT(raw_after_put);
     int32_t status = convoy_xfer_order_wait(engine, &order, timeout_ns, error);
     convoy_xfer_record_raw(engine, status == CONVOY_OK ? order.reply.status : status, source != NULL, began);
     if (status == CONVOY_OK && order.reply.status != CONVOY_OK) {

@@ -37,7 +37,9 @@ static void say_order(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
             .attempt = entry->attempt,
         };
     }
+    CONVOY_POINT(offer_before_put);
     convoy_xfer_say(engine, peer, &notice);
+    CONVOY_POINT(offer_after_put);
 }
 
 static void set_retry(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t now_ns)
@@ -86,6 +88,7 @@ void convoy_xfer_send_withdraw(struct convoy_xfer *engine, struct convoy_xfer_en
         .serial = convoy_xfer_entry_handle(entry), .status = entry->status, .attempt = entry->attempt};
     if (entry->peer != CONVOY_XFER_NOBODY && entry->is_lent) {
         convoy_xfer_say(engine, &engine->peers[entry->peer], &notice);
+        CONVOY_POINT(withdraw_after_put);
         entry->retry_ns = convoy_deadline_after(convoy_now_ns(), ASK_BACK_NS);
         convoy_xfer_timer(engine, entry->retry_ns);
     }
@@ -222,6 +225,7 @@ void convoy_xfer_send_returned(struct convoy_xfer *engine, struct convoy_xfer_en
         return;
     }
     uint64_t now = convoy_now_ns();
+    CONVOY_POINT(returned_before_free);
     entry->is_lent = false;
     entry->retry_ns = CONVOY_DEADLINE_NEVER;
     entry->times_ns[CONVOY_TIME_RETURNED] = now;
@@ -391,5 +395,7 @@ void convoy_xfer_on_ask(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
         .status = status,
         .attempt = ask->attempt,
     };
+    CONVOY_POINT(grant_before_put);
     convoy_xfer_say(engine, peer, &grant);
+    CONVOY_POINT(grant_after_put);
 }
