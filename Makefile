@@ -256,11 +256,11 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_rules transfer_stats
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_rules transfer_soak transfer_stats
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_points transfer_relay
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
-$(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
+$(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
@@ -384,9 +384,9 @@ SCALE ?= 50
 .PHONY: soak soak-counts soak-others
 soak: deps-test ## every test that has a scale, at the full one (SCALE=50)
 	@CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/suite.sh all soak-counts=7200 soak-others=21600 debug/test-fault=21600
-soak-counts: $(TEST_BIN)/integration/test_counts
+soak-counts: $(call binaries,integration,counts transfer_soak)
 	CONVOY_SCALE=$$((CONVOY_SCALE * 10)) tests/run.sh $^
-soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts,$(INTEGRATION_BINARIES)) $(call binaries,abi,threads)
+soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts %/test_transfer_soak,$(INTEGRATION_BINARIES)) $(call binaries,abi,threads)
 	tests/run.sh $^
 
 .PHONY: coverage coverage-run

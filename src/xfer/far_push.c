@@ -134,7 +134,8 @@ static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order 
                                   .data = order->source,
                                   .bytes = order->bytes,
                                   .cookie = order->cookie};
-    if (order->stream == 0 && push(engine, room, &what, &order->stream, NULL) != CONVOY_OK) {
+    int32_t status = order->stream == 0 ? push(engine, room, &what, &order->stream, NULL) : CONVOY_OK;
+    if (status != CONVOY_OK && status != CONVOY_PEER_LOST) {
         order->is_failed = true;
         convoy_xfer_wake(engine);
     }

@@ -32,6 +32,13 @@ uint8_t *courier_make_data(void)
     return data;
 }
 
+/* OK, or that the other is gone. */
+static void expect_loss(struct courier *courier, int32_t status)
+{
+    bool is_loss = status == CONVOY_PEER_LOST || status == CONVOY_CLOSED;
+    EXPECT_OK(is_loss ? CONVOY_OK : status, &courier->engine->error);
+}
+
 /* -- keeping step -------------------------------------------------------------------------------------------------- */
 
 static bool is_dead(const struct courier *courier)
@@ -74,7 +81,8 @@ static bool end_of(struct courier *courier, convoy_transfer transfer, bool is_bo
         struct convoy_transfer_result result = {.struct_size = sizeof result};
         int32_t status = CALL(courier, transfer_test, transfer, &result);
         if (status != CONVOY_IN_PROGRESS) {
-            EXPECT(status == CONVOY_OK || (status == CONVOY_PEER_LOST && courier->engine->error.text[0] != '\0'));
+            expect_loss(courier, status);
+            EXPECT(status == CONVOY_OK || courier->engine->error.text[0] != '\0');
             return status == CONVOY_OK;
         }
         if (has_died && !is_bound && is_waiting(result.state)) {
@@ -103,7 +111,7 @@ static bool start_send(struct courier *courier, const char *request, uint64_t ad
     const struct convoy_send send = {
         .struct_size = sizeof send, .peer = courier->peer, .address = address, .timeout_ns = COURIER_TIMEOUT_NS};
     int32_t status = CALL(courier, send_start, &stage, &send, sent_out);
-    EXPECT(status == CONVOY_OK || status == CONVOY_PEER_LOST || status == CONVOY_CLOSED);
+    expect_loss(courier, status);
     return status == CONVOY_OK;
 }
 
@@ -175,7 +183,7 @@ static bool send_raw(struct courier *courier)
                                    .piece_stride = sizeof piece,
                                    .piece_count = 1};
     int32_t status = CALL(courier, transfer_sync, &raw, COURIER_TIMEOUT_NS);
-    EXPECT(status == CONVOY_OK || status == CONVOY_PEER_LOST || status == CONVOY_CLOSED);
+    expect_loss(courier, status);
     release(courier, staged);
     return status == CONVOY_OK;
 }
