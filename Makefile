@@ -258,7 +258,7 @@ $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
 INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_rules transfer_soak transfer_stats
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,payloads peers requests slots threads)
-FAULT_TESTS += open_allocation transfer_allocation transfer_points transfer_relay
+FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
 
@@ -351,11 +351,10 @@ headers: ## each public header alone, as C11 and C++17, with gcc and clang
 .PHONY: aarch64-objects
 aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJECTS)
 
-# Under AddressSanitizer all unit tests (but one that moves 64 MiB again and again, which takes minutes there), one host by
-# shared memory and by UCX, the ABI, and the integration tests but those that measure; under ThreadSanitizer what threads
-# share.
+# Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but those
+# that measure; under ThreadSanitizer what threads share.
 TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats tables_pair bulk_threads
-SANITIZED := $(filter-out %/test_bulk_death,$(UNIT_BINARIES)) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
+SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \

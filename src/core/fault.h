@@ -7,7 +7,7 @@
  * for the n-th time (1 = the first), CONVOY_STOP_POINT stops it there; CONVOY_POINT_HITS=<file> appends the name of each point when it is first passed.
  *
  * Messages: CONVOY_TEST_MESSAGE=<drop|twice|late>:<n> in the environment does that to the n-th control message (1 = the
- * first) that a transfer engine says; late = behind the one after it.
+ * first) that a transfer engine says; late = behind the one after it, late:<n>:<k> = behind the k-th one after it.
  *
  * Mutations: breaks of the protocol, each of which some test must notice. CONVOY_MUTATION=<name> switches one on.
  */
@@ -168,6 +168,8 @@ enum convoy_fault_fate { CONVOY_FATE_USUAL = 0, CONVOY_FATE_DROP, CONVOY_FATE_TW
 #ifdef CONVOY_FAULTS
 void convoy_fault_point(const char *name);
 enum convoy_fault_fate convoy_fault_message(unsigned long long number);
+/* Whether the message that is late has waited for long enough once this one is out. */
+bool convoy_fault_is_due(unsigned long long number);
 #define CONVOY_POINT(name) convoy_fault_point(#name)
 #else
 #define CONVOY_POINT(name) ((void)0)
@@ -175,6 +177,11 @@ static inline enum convoy_fault_fate convoy_fault_message(unsigned long long num
 {
     (void)number;
     return CONVOY_FATE_USUAL;
+}
+static inline bool convoy_fault_is_due(unsigned long long number)
+{
+    (void)number;
+    return true;
 }
 #endif
 

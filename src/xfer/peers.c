@@ -273,7 +273,7 @@ void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
     if (fate == CONVOY_FATE_TWICE) {
         put_or_keep(engine, peer, &entry);
     }
-    if (peer->late.type != CONVOY_SAY_NONE) {
+    if (peer->late.type != CONVOY_SAY_NONE && convoy_fault_is_due(engine->counters[CONVOY_XFER_COUNT_control_messages])) {
         put_or_keep(engine, peer, &peer->late);
         peer->late.type = CONVOY_SAY_NONE;
     }

@@ -237,7 +237,6 @@ static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, str
                   const struct convoy_reply *reply)
 {
     if (entry->state != CONVOY_TRANSFER_OFFERED) {
-        CONVOY_XFER_NOTE(engine, replies_late);
         return;
     }
     entry->retry_after_ms = reply->retry_after_ms;
@@ -273,7 +272,8 @@ void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *p
         return;
     }
     bool is_back = type == CONVOY_SAY_BACK || (reply->flags & CONVOY_REPLY_BACK) != 0;
-    if (is_back && !entry->is_lent) {
+    bool is_late = is_back ? !entry->is_lent : entry->state != CONVOY_TRANSFER_OFFERED;
+    if (is_late) {
         CONVOY_XFER_NOTE(engine, replies_late);
     }
     entry->users++; /* stays until this is done */
