@@ -258,7 +258,7 @@ $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
 INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_rules transfer_soak transfer_stats
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,payloads peers requests slots threads)
-FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay
+FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
 
