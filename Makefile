@@ -358,7 +358,7 @@ SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINAR
              $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
-             $(call binaries,abi,threads) $(call binaries,integration,transfer transfer_calls reports_transfer_threads)
+             $(call binaries,abi,threads) $(call binaries,integration,transfer transfer_calls reports_transfer_slots reports_transfer_threads)
 endif
 
 .PHONY: test-sanitized asan tsan
