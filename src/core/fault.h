@@ -4,7 +4,8 @@
  *
  * Kill points: places where a process can die at a bad moment. Named in one list, so that a test can walk it and assert
  * that each was reached. CONVOY_KILL_POINT=<name>[:<n>] in the environment kills the process when it passes the point
- * for the n-th time (1 = the first), CONVOY_STOP_POINT stops it there; CONVOY_POINT_HITS=<file> appends the name of each point when it is first passed.
+ * for the n-th time (1 = the first), CONVOY_STOP_POINT stops it there; CONVOY_POINT_HITS=<file> appends the name of each
+ * point when it is first passed.
  *
  * Messages: CONVOY_TEST_MESSAGE=<drop|twice|late>:<n> in the environment does that to the n-th control message (1 = the
  * first) that a transfer engine says; late = behind the one after it, late:<n>:<k> = behind the k-th one after it.
