@@ -30,7 +30,7 @@ POOL_SOURCES := buddy lease part pool renew
 DEVICE_SOURCES := bounce cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
-XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries extents far far_connect far_land far_push far_raw introduce landing load load_start near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage state view window
+XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries extents far far_connect far_land far_push far_raw introduce landing load load_start near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage state stats stats_prometheus view window
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record record_sync report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
 CLI_SOURCES := arrival arrival_write board crew doctor doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_trace pipeline_work place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
@@ -67,7 +67,7 @@ FAULT_SOURCES := party
 ABI_TESTS := engine_states hygiene load
 FUZZERS := descriptor elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
-TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks engines far_hosts kinds
+TEST_LIB_SOURCES := allgather crowd describe exchange expect exposition fake_round hosts plugin random_scene rank ranks rows scenarios tasks engines far_hosts kinds
 UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case bulknode fake_transfer
 TEST_SHIMS := global_ucp old_ucp
 
@@ -256,10 +256,11 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_raw transfer_rules
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_raw transfer_rules transfer_soak transfer_stats
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,payloads peers requests slots threads)
-FAULT_TESTS += open_allocation transfer_allocation transfer_relay
-$(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
+FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
+$(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
+$(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
@@ -350,15 +351,14 @@ headers: ## each public header alone, as C11 and C++17, with gcc and clang
 .PHONY: aarch64-objects
 aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJECTS)
 
-# Under AddressSanitizer all unit tests (but one that moves 64 MiB again and again, which takes minutes there), one host by
-# shared memory and by UCX, the ABI, and the integration tests but those that measure; under ThreadSanitizer what threads
-# share.
+# Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but those
+# that measure; under ThreadSanitizer what threads share.
 TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats tables_pair bulk_threads
-SANITIZED := $(filter-out %/test_bulk_death,$(UNIT_BINARIES)) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
+SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
-             $(call binaries,abi,threads) $(call binaries,integration,transfer transfer_calls reports_transfer_threads)
+             $(call binaries,abi,threads) $(call binaries,integration,transfer transfer_calls reports_transfer_slots reports_transfer_threads)
 endif
 
 .PHONY: test-sanitized asan tsan
@@ -383,9 +383,9 @@ SCALE ?= 50
 .PHONY: soak soak-counts soak-others
 soak: deps-test ## every test that has a scale, at the full one (SCALE=50)
 	@CONVOY_SCALE=$(SCALE) TEST_LIMIT_S=7200 tests/suite.sh all soak-counts=7200 soak-others=21600 debug/test-fault=21600
-soak-counts: $(TEST_BIN)/integration/test_counts
+soak-counts: $(call binaries,integration,counts transfer_soak)
 	CONVOY_SCALE=$$((CONVOY_SCALE * 10)) tests/run.sh $^
-soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts,$(INTEGRATION_BINARIES)) $(call binaries,abi,threads)
+soak-others: $(CONFORMANCE_BINARIES) $(filter-out %/test_counts %/test_transfer_soak,$(INTEGRATION_BINARIES)) $(call binaries,abi,threads)
 	tests/run.sh $^
 
 .PHONY: coverage coverage-run

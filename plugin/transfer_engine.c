@@ -180,19 +180,43 @@ int32_t convoy_transfer_engine_info(convoy_transfer_engine *engine, struct convo
     return entered == CONVOY_OK ? convoy_transfer_engine_leave(engine, status) : status;
 }
 
+static int32_t describe_prometheus(convoy_transfer_engine *engine, struct convoy_text_buffer *text_out,
+                                   struct convoy_error *error)
+{
+    size_t length = 0;
+    char *text = convoy_xfer_prometheus(engine->xfer, &length);
+    if (text == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a text");
+    }
+    int32_t status = convoy_text_write(text_out, text, length, error);
+    convoy_memory_free(text);
+    return status;
+}
+
 int32_t convoy_transfer_engine_describe(convoy_transfer_engine *engine, uint32_t topic,
                                         struct convoy_text_buffer *text_out, struct convoy_error *error)
 {
-    bool is_known = topic == CONVOY_TOPIC_DUMP || topic == CONVOY_TOPIC_STATS || topic == CONVOY_TOPIC_TIMELINE ||
-                    topic == CONVOY_TOPIC_TRACE;
     int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_NOT_CLOSED, error);
     if (status != CONVOY_OK) {
         return status;
     }
-    status = is_known ? convoy_text_write_json(text_out, convoy_xfer_describe(engine->xfer, topic), error)
-                      : convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
-                                         "topic is %u, an engine has %u (dump), %u (stats), %u (timeline), %u (trace)",
-                                         topic, CONVOY_TOPIC_DUMP, CONVOY_TOPIC_STATS, CONVOY_TOPIC_TIMELINE,
-                                         CONVOY_TOPIC_TRACE);
+    switch (topic) {
+    case CONVOY_TOPIC_PROMETHEUS:
+        status = describe_prometheus(engine, text_out, error);
+        break;
+    case CONVOY_TOPIC_DUMP:
+    case CONVOY_TOPIC_STATS:
+    case CONVOY_TOPIC_TIMELINE:
+    case CONVOY_TOPIC_TRACE:
+        status = convoy_text_write_json(text_out, convoy_xfer_describe(engine->xfer, topic), error);
+        break;
+    default:
+        status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                  "topic is %u, an engine has %u (dump), %u (stats), %u (Prometheus), %u (timeline), "
+                                  "%u (trace)",
+                                  topic, CONVOY_TOPIC_DUMP, CONVOY_TOPIC_STATS, CONVOY_TOPIC_PROMETHEUS,
+                                  CONVOY_TOPIC_TIMELINE, CONVOY_TOPIC_TRACE);
+        break;
+    }
     return convoy_transfer_engine_leave(engine, status);
 }

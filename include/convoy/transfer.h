@@ -228,7 +228,7 @@ struct convoy_raw {
     size_t piece_count; /* neighbours are moved as one */
 };
 
-/* engine_describe: beside CONVOY_TOPIC_DUMP and CONVOY_TOPIC_STATS */
+/* engine_describe: beside CONVOY_TOPIC_DUMP, CONVOY_TOPIC_STATS and CONVOY_TOPIC_PROMETHEUS */
 #define CONVOY_TOPIC_TIMELINE 7 /* JSON: phases of the last requests */
 #define CONVOY_TOPIC_TRACE 8    /* the same for trace viewers (Chrome trace events) */
 
@@ -264,7 +264,8 @@ struct convoy_transfer_table {
     int32_t (*engine_info)(convoy_transfer_engine *engine, struct convoy_engine_info *info_out,
                            struct convoy_error *error);
 
-    /* Topics DUMP, STATS, TIMELINE, TRACE. BUFFER_TOO_SMALL: see text_out->length. INVALID_ARGUMENT: another topic.
+    /* Topics DUMP, STATS, PROMETHEUS, TIMELINE, TRACE. BUFFER_TOO_SMALL: see text_out->length. INVALID_ARGUMENT: another
+     * topic. NO_MEMORY.
      * [any thread; never blocks; allocates; any state; since 1.0] */
     int32_t (*engine_describe)(convoy_transfer_engine *engine, uint32_t topic, struct convoy_text_buffer *text_out,
                                struct convoy_error *error);

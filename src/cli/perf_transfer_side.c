@@ -192,7 +192,7 @@ static int32_t send_round(struct side *side, uint64_t round, enum convoy_perf_tr
         status = table->transfer_test(side->host.engine, transfer, &result, side->error);
         side->board->paths[0][kind] = result.path;
         sample->started_ns = result.times_ns[CONVOY_TIME_STARTED];
-        sample->stage_ns = result.times_ns[CONVOY_TIME_STAGED] - result.times_ns[CONVOY_TIME_STARTED];
+        sample->stage_ns = result.times_ns[CONVOY_TIME_STAGED] - result.times_ns[CONVOY_TIME_READY];
     }
     if (transfer != 0) {
         struct convoy_error error = CONVOY_ERROR_INIT;

@@ -64,6 +64,8 @@ void convoy_fault_point(const char *name)
     }
     if (fault_is_due(getenv("CONVOY_KILL_POINT"), name, hit)) {
         (void)kill(getpid(), SIGKILL);
+    } else if (fault_is_due(getenv("CONVOY_STOP_POINT"), name, hit)) {
+        (void)kill(getpid(), SIGSTOP);
     }
 }
 
@@ -73,11 +75,22 @@ enum convoy_fault_fate convoy_fault_message(unsigned long long number)
     const char *wanted = getenv("CONVOY_TEST_MESSAGE");
     for (size_t fate = CONVOY_FATE_DROP; wanted != NULL && fate <= CONVOY_FATE_LATE; fate++) {
         size_t length = strlen(names[fate]);
-        if (strncmp(wanted, names[fate], length) == 0 && strtoull(wanted + length, NULL, 10) == number) {
+        if (strncmp(wanted, names[fate], length) == 0 && strtoull(wanted + length, NULL, 10) == number) { /* ":k" ends it */
             return (enum convoy_fault_fate)fate;
         }
     }
     return CONVOY_FATE_USUAL;
+}
+
+bool convoy_fault_is_due(unsigned long long number)
+{
+    const char *wanted = getenv("CONVOY_TEST_MESSAGE");
+    char *rest = NULL;
+    if (wanted == NULL || strncmp(wanted, "late:", 5) != 0) {
+        return true;
+    }
+    unsigned long long late = strtoull(wanted + 5, &rest, 10);
+    return number >= late + (*rest == ':' ? strtoull(rest + 1, NULL, 10) : 1);
 }
 #endif
 

@@ -4,10 +4,11 @@
  *
  * Kill points: places where a process can die at a bad moment. Named in one list, so that a test can walk it and assert
  * that each was reached. CONVOY_KILL_POINT=<name>[:<n>] in the environment kills the process when it passes the point
- * for the n-th time (1 = the first); CONVOY_POINT_HITS=<file> appends the name of each point when it is first passed.
+ * for the n-th time (1 = the first), CONVOY_STOP_POINT stops it there; CONVOY_POINT_HITS=<file> appends the name of each
+ * point when it is first passed.
  *
  * Messages: CONVOY_TEST_MESSAGE=<drop|twice|late>:<n> in the environment does that to the n-th control message (1 = the
- * first) that a transfer engine says; late = behind the one after it.
+ * first) that a transfer engine says; late = behind the one after it, late:<n>:<k> = behind the k-th one after it.
  *
  * Mutations: breaks of the protocol, each of which some test must notice. CONVOY_MUTATION=<name> switches one on.
  */
@@ -16,7 +17,7 @@
 
 #include <stdbool.h>
 
-#define CONVOY_POINT_LIST(X)                                                                                           \
+#define CONVOY_ROUND_POINT_LIST(X)                                                                                     \
     X(open_started)           /* before the rendezvous */                                                              \
     X(open_met)               /* members have met, nothing is shared yet */                                            \
     X(open_joined)            /* holds the segment, the others may not */                                              \
@@ -40,6 +41,47 @@
     X(reopen_before_commit)   /* all have answered, nobody has switched */                                             \
     X(close_before_goodbye)                                                                                            \
     X(close_after_goodbye)
+
+#define CONVOY_TRANSFER_POINT_LIST(X)                                                                                  \
+    X(dial_hello)             /* connecting: strangers no more, nothing is known of each other */                      \
+    X(dial_introduced)                                                                                                 \
+    X(dial_channel)           /* local socket open, no file handed over */                                             \
+    X(dial_files)             /* own files handed over, the peer's not there */                                        \
+    X(dial_joined)            /* a peer, not returned yet */                                                           \
+    X(door_introduced)        /* the listener has answered */                                                          \
+    X(door_files)             /* it holds the dialer's files */                                                        \
+    X(door_joined)            /* has a peer that does not know it */                                                   \
+    X(far_dial_address)       /* own address sent, the peer's not there */                                             \
+    X(far_dial_joined)                                                                                                 \
+    X(far_door_joined)        /* address known, own not sent */                                                        \
+    X(stage_copied)           /* bytes are staged, the state does not say so */                                        \
+    X(offer_before_put)       /* a reader is counted, nobody knows of it */                                            \
+    X(offer_after_put)                                                                                                 \
+    X(withdraw_after_put)                                                                                              \
+    X(load_copied)            /* before TAKEN */                                                                       \
+    X(taken_before_put)                                                                                                \
+    X(taken_after_put)                                                                                                 \
+    X(back_before_put)                                                                                                 \
+    X(back_after_put)                                                                                                  \
+    X(returned_before_free)   /* BACK is there, the reader still counted */                                            \
+    X(ask_after_put)                                                                                                   \
+    X(grant_before_put)       /* lent, the asker does not know */                                                      \
+    X(grant_after_put)                                                                                                 \
+    X(raw_after_put)                                                                                                   \
+    X(raw_copying)            /* the slot is held by the copy */                                                       \
+    X(raw_copied)                                                                                                      \
+    X(raw_done_before_put)                                                                                             \
+    X(raw_done_after_put)                                                                                              \
+    X(room_before_put)        /* without shared memory: a landing is open, nobody knows */                             \
+    X(room_after_put)                                                                                                  \
+    X(push_granted)           /* before the first chunk */                                                             \
+    X(push_chunk)             /* one more chunk handed over */                                                         \
+    X(push_landed)            /* one more chunk there */                                                               \
+    X(push_ended)             /* all handed over and answered */                                                       \
+    X(goodbye_before_put)                                                                                              \
+    X(goodbye_after_put)
+
+#define CONVOY_POINT_LIST(X) CONVOY_ROUND_POINT_LIST(X) CONVOY_TRANSFER_POINT_LIST(X)
 
 #define CONVOY_MUTATION_LIST(X)                                                                                        \
     X(one_cell_for_two)            /* both parities share a cell */                                                    \
@@ -134,6 +176,8 @@ enum convoy_fault_fate { CONVOY_FATE_USUAL = 0, CONVOY_FATE_DROP, CONVOY_FATE_TW
 #ifdef CONVOY_FAULTS
 void convoy_fault_point(const char *name);
 enum convoy_fault_fate convoy_fault_message(unsigned long long number);
+/* Whether the message that is late has waited for long enough once this one is out. */
+bool convoy_fault_is_due(unsigned long long number);
 #define CONVOY_POINT(name) convoy_fault_point(#name)
 #else
 #define CONVOY_POINT(name) ((void)0)
@@ -141,6 +185,11 @@ static inline enum convoy_fault_fate convoy_fault_message(unsigned long long num
 {
     (void)number;
     return CONVOY_FATE_USUAL;
+}
+static inline bool convoy_fault_is_due(unsigned long long number)
+{
+    (void)number;
+    return true;
 }
 #endif
 

@@ -58,6 +58,13 @@ void convoy_latency_read(const struct convoy_latency *histogram, struct convoy_l
     view_out->max_ns = atomic_load_explicit(&histogram->max_ns, memory_order_relaxed);
 }
 
+bool convoy_latency_is_used(const struct convoy_latency *histogram)
+{
+    struct convoy_latency_view view;
+    convoy_latency_read(histogram, &view);
+    return view.count != 0;
+}
+
 uint64_t convoy_latency_count_within(const struct convoy_latency_view *view, uint32_t octave)
 {
     uint64_t count = 0;

@@ -9,6 +9,7 @@
 #ifndef CONVOY_CORE_LATENCY_H
 #define CONVOY_CORE_LATENCY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define CONVOY_LATENCY_OCTAVES 44u
@@ -34,6 +35,9 @@ void convoy_latency_record(struct convoy_latency *histogram, uint64_t value_ns);
 
 /* Overwrites the view. [any thread] */
 void convoy_latency_read(const struct convoy_latency *histogram, struct convoy_latency_view *view_out);
+
+/* Whether it has a value. [any thread] */
+bool convoy_latency_is_used(const struct convoy_latency *histogram);
 
 /* The bucket of a value, and the largest value of a bucket (UINT64_MAX for the last). */
 uint32_t convoy_latency_bucket(uint64_t value_ns);

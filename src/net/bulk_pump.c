@@ -6,6 +6,7 @@
  */
 #include "net/bulk_parts.h"
 
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <string.h>
@@ -169,6 +170,7 @@ static int32_t pump_chunk(struct convoy_bulk *bulk, struct bulk_peer *peer, stru
     if (status != CONVOY_OK) {
         return status;
     }
+    CONVOY_POINT(push_chunk);
     if (stream->state == BULK_QUEUED) {
         convoy_bulk_stream_move(stream, BULK_SENDING);
     }

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "net/dial.h"
 #include "net/frame.h"
@@ -112,6 +113,7 @@ static int32_t exchange_files(struct dialing *dialing, struct convoy_xfer_joined
     if (status == CONVOY_OK) {
         status = convoy_fd_channel_send(dialing->channel, message, dialing->wait.deadline_ns, error);
         convoy_door_files_fini(message, &shared);
+        CONVOY_POINT(dial_files);
     }
     if (status == CONVOY_OK) {
         status = convoy_fd_channel_recv(dialing->channel, message, dialing->wait.deadline_ns, error);
@@ -149,6 +151,7 @@ static int32_t join(struct dialing *dialing, convoy_peer *peer_out, struct convo
         status = convoy_xfer_peer_add(engine, &joined, &peer, error);
     }
     if (status == CONVOY_OK) {
+        CONVOY_POINT(dial_joined);
         dialing->stream.fd = -1; /* the peer's now */
         peer->is_held = true;
         *peer_out = convoy_xfer_peer_handle(engine, peer);
@@ -179,6 +182,7 @@ static int32_t read_farewell(struct dialing *dialing, bool *is_again_out, struct
 static int32_t join_near(struct dialing *dialing, bool *is_again_out, convoy_peer *peer_out, struct convoy_error *error)
 {
     int32_t status = open_channel(dialing, error);
+    CONVOY_POINT(dial_channel);
     if (status == CONVOY_OK) {
         status = join(dialing, peer_out, error);
     }
@@ -208,9 +212,11 @@ static int32_t dial_once(struct dialing *dialing, bool *is_again_out, convoy_pee
     dialing->stream = (struct convoy_frame_stream){.fd = -1, .limit = CONVOY_INTRODUCE_BYTES + CONVOY_NOTICE_BYTES_MAX};
     dialing->ring_fd = dialing->channel = -1;
     int32_t status = say_hello(dialing, error);
+    CONVOY_POINT(dial_hello);
     if (status == CONVOY_OK) {
         status = introduce(dialing, is_again_out, error);
     }
+    CONVOY_POINT(dial_introduced);
     if (status == CONVOY_OK) {
         status = (dialing->theirs.flags & CONVOY_INTRODUCE_REMOTE) != 0 ? join_far(dialing, is_again_out, peer_out, error)
                                                                        : join_near(dialing, is_again_out, peer_out, error);

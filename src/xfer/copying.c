@@ -220,8 +220,10 @@ void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     convoy_xfer_unlock(engine);
     if (entry->kind == CONVOY_XFER_STAGE) {
         copy_stage(engine, entry);
+        CONVOY_POINT(stage_copied);
     } else {
         status = copy_load(engine, entry);
+        CONVOY_POINT(load_copied);
     }
     convoy_xfer_lock(engine);
     engine->copying_count--;

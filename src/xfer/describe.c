@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine as JSON: what it holds now, what it has counted, when what happened. */
 #include "core/clock.h"
+#include "core/memory.h"
 #include "core/status.h"
 #include "xfer/far.h"
+#include "xfer/stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-
-static const char *const counter_names[] = {
-#define COUNTER_NAME(name) #name,
-    CONVOY_XFER_COUNTERS(COUNTER_NAME)};
-
-static const char *const phase_names[] = {
-#define PHASE_NAME(name) #name,
-    CONVOY_XFER_PHASES(PHASE_NAME)};
 
 static const char *const time_names[CONVOY_TIMES] = {"started", "ready", "staged", "offered", "loaded", "returned"};
 
@@ -29,31 +23,6 @@ static void set_text(json_t *object, const char *name, const char *text)
 
 /* -- stats --------------------------------------------------------------------------------------------------------- */
 
-static json_t *describe_pool(struct convoy_pool *pool)
-{
-    struct convoy_pool_figures figures;
-    json_t *out = json_object();
-    convoy_pool_figures(pool, &figures);
-    set_number(out, "capacity", figures.blocks.capacity);
-    set_number(out, "asked", figures.blocks.asked);
-    set_number(out, "taken", figures.blocks.taken);
-    set_number(out, "free", figures.blocks.free);
-    set_number(out, "largest_free", figures.blocks.largest_free);
-    set_number(out, "old_generations", figures.old_count);
-    set_number(out, "old_bytes", figures.old_bytes);
-    set_number(out, "old_taken", figures.old_taken);
-    set_number(out, "quarantined", figures.leases.bytes[CONVOY_LEASE_RETIRED]);
-    set_number(out, "readers", figures.leases.references[CONVOY_REFERENCE_READ]);
-    set_number(out, "exhausted", figures.exhausted);
-    set_number(out, "stale", figures.leases.stale);
-    for (uint32_t i = CONVOY_LEASE_TAKEN; i < CONVOY_LEASE_STATES; i++) {
-        char name[40];
-        (void)snprintf(name, sizeof name, "leases_%s", convoy_lease_state_name((enum convoy_lease_state)i));
-        set_number(out, name, figures.leases.counts[i]);
-    }
-    return out;
-}
-
 static json_t *describe_phase(const struct convoy_latency *phase)
 {
     struct convoy_latency_view view;
@@ -67,37 +36,46 @@ static json_t *describe_phase(const struct convoy_latency *phase)
     return out;
 }
 
-static json_t *describe_far(const struct convoy_far *far)
+/* The object of that name in it, made at the first call. */
+static json_t *part_of(json_t *object, const char *name)
 {
-    struct convoy_landing_figures figures;
-    json_t *out = json_object();
-    convoy_landing_figures(far->landings, &figures);
-    set_number(out, "landings_open", figures.open);
-    set_number(out, "landed_bytes", figures.landed_bytes);
-    set_number(out, "chunks_refused", figures.refused);
-    (void)json_object_set_new(out, "bulk", convoy_bulk_describe(far->bulk));
-    return out;
+    json_t *part = json_object_get(object, name);
+    if (part == NULL) {
+        (void)json_object_set_new(object, name, json_object());
+        part = json_object_get(object, name);
+    }
+    return part;
+}
+
+/* Samples that have a label lie one level deeper, by its value. A path that was not taken has no phases. */
+static void describe_sample(void *user, const struct convoy_xfer_sample *sample)
+{
+    json_t *section = part_of(user, sample->section);
+    json_t *object = sample->label != NULL ? part_of(section, sample->name) : section;
+    const char *name = sample->label != NULL ? sample->value : sample->name;
+    if (sample->histogram == NULL) {
+        set_number(object, name, sample->number);
+    } else if (convoy_latency_is_used(sample->histogram)) {
+        (void)json_object_set_new(object, name, describe_phase(sample->histogram));
+    }
 }
 
 static json_t *describe_stats(struct convoy_xfer *engine)
 {
+    struct convoy_xfer_snapshot *snapshot = convoy_memory_zalloc(sizeof *snapshot);
+    if (snapshot == NULL) {
+        return NULL;
+    }
     json_t *out = json_object();
-    json_t *counters = json_object();
-    json_t *phases = json_object();
-    set_text(out, "session", engine->session);
-    for (uint32_t i = 0; i < CONVOY_XFER_COUNTER_COUNT; i++) {
-        set_number(counters, counter_names[i], engine->counters[i]);
-    }
-    for (uint32_t i = 0; i < CONVOY_XFER_PHASE_COUNT; i++) {
-        (void)json_object_set_new(phases, phase_names[i], describe_phase(&engine->phases[i]));
-    }
-    (void)json_object_set_new(out, "counters", counters);
-    (void)json_object_set_new(out, "phases", phases);
-    (void)json_object_set_new(out, "pool", describe_pool(engine->pool));
-    (void)json_object_set_new(out, "notes", describe_pool(engine->notes));
+    convoy_xfer_lock(engine);
+    convoy_xfer_snapshot_take(engine, snapshot);
     if (engine->far != NULL) {
-        (void)json_object_set_new(out, "far", describe_far(engine->far));
+        (void)json_object_set_new(part_of(out, "far"), "bulk", convoy_bulk_describe(engine->far->bulk));
     }
+    convoy_xfer_unlock(engine);
+    set_text(out, "session", snapshot->session);
+    convoy_xfer_snapshot_walk(snapshot, describe_sample, out);
+    convoy_memory_free(snapshot);
     return out;
 }
 
@@ -128,7 +106,6 @@ static json_t *dump_entry(const struct convoy_xfer *engine, const struct convoy_
 
 static json_t *dump_peers(const struct convoy_xfer *engine)
 {
-    static const char *const states[] = {"free", "connected", "closed", "lost"};
     json_t *out = json_array();
     for (uint32_t i = 0; i < engine->peer_top; i++) {
         const struct convoy_xfer_peer *peer = &engine->peers[i];
@@ -137,7 +114,7 @@ static json_t *dump_peers(const struct convoy_xfer *engine)
         }
         json_t *one = json_object();
         set_text(one, "session", peer->session);
-        set_text(one, "state", states[peer->state]);
+        set_text(one, "state", convoy_xfer_peer_state_name(peer->state));
         set_text(one, "lane", peer->lane != NULL ? peer->lane->name : "closed");
         (void)json_object_set_new(one, "drained", json_boolean(peer->is_drained));
         set_number(one, "transfers", peer->entries);
@@ -162,7 +139,6 @@ static json_t *describe_dump(struct convoy_xfer *engine)
     }
     (void)json_object_set_new(out, "transfers", transfers);
     (void)json_object_set_new(out, "peers", dump_peers(engine));
-    (void)json_object_set_new(out, "pool", describe_pool(engine->pool));
     return out;
 }
 
@@ -185,7 +161,7 @@ static json_t *describe_timeline(const struct convoy_xfer *engine)
         set_text(one, "state", convoy_xfer_state_name(past->state));
         set_text(one, "status", convoy_status_name(past->status));
         set_number(one, "bytes", past->bytes);
-        set_number(one, "path", past->path);
+        set_text(one, "path", convoy_xfer_path_name(past->path));
         for (uint32_t t = 0; t < CONVOY_TIMES; t++) {
             if (past->times_ns[t] != 0) {
                 char name[24];
@@ -236,11 +212,18 @@ static json_t *describe_trace(const struct convoy_xfer *engine)
 
 json_t *convoy_xfer_describe(struct convoy_xfer *engine, uint32_t topic)
 {
+    if (topic == CONVOY_TOPIC_STATS) {
+        return describe_stats(engine);
+    }
     convoy_xfer_lock(engine);
-    json_t *out = topic == CONVOY_TOPIC_STATS      ? describe_stats(engine)
-                  : topic == CONVOY_TOPIC_DUMP     ? describe_dump(engine)
+    json_t *out = topic == CONVOY_TOPIC_DUMP       ? describe_dump(engine)
                   : topic == CONVOY_TOPIC_TIMELINE ? describe_timeline(engine)
                                                    : describe_trace(engine);
     convoy_xfer_unlock(engine);
+    if (topic == CONVOY_TOPIC_DUMP) {
+        json_t *stats = describe_stats(engine);
+        (void)json_object_set(out, "pool", json_object_get(stats, "pool"));
+        json_decref(stats);
+    }
     return out;
 }

@@ -288,8 +288,10 @@ static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
     arrival->step = is_far ? ARRIVAL_BULK : ARRIVAL_LOCAL;
     arrival->stream.limit = is_far ? CONVOY_FAR_ADDRESS_BYTES : arrival->stream.limit;
     arrival->deadline_ns = step_deadline(engine);
-    return convoy_frame_queue(&arrival->stream, CONVOY_INTRODUCE_ANSWER, bytes, sizeof bytes) == CONVOY_OK &&
-           convoy_frame_flush(&arrival->stream) == CONVOY_OK;
+    bool is_out = convoy_frame_queue(&arrival->stream, CONVOY_INTRODUCE_ANSWER, bytes, sizeof bytes) == CONVOY_OK &&
+                  convoy_frame_flush(&arrival->stream) == CONVOY_OK;
+    CONVOY_POINT(door_introduced);
+    return is_out;
 }
 
 /* false: it is over, or has become a peer. */
@@ -349,6 +351,7 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
     struct convoy_xfer_peer *peer;
     int32_t status = convoy_door_take(message, &arrival->theirs, -1, channel, convoy_door_may_be_far(engine), &joined, &error);
     convoy_fd_message_fini(message);
+    CONVOY_POINT(door_files);
     bool is_taken = status == CONVOY_OK;
     if (is_taken) { /* before it is a peer: from then on it is told of every other generation */
         status = convoy_door_files(engine, arrival->nonce, -1, message, &joined.shared, &error);
@@ -366,6 +369,7 @@ static void admit(struct convoy_xfer *engine, struct arrival *arrival, int chann
         convoy_xfer_unlock(engine);
         if (status == CONVOY_OK) {
             arrival->stream.fd = -1; /* the peer's now */
+            CONVOY_POINT(door_joined);
             (void)convoy_fd_channel_send(channel, message, step_deadline(engine), NULL); /* else it is cut off soon */
         }
         convoy_door_files_fini(message, &joined.shared);

@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/copy.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "net/liveness.h"
 #include "xfer/door.h"
@@ -434,7 +435,9 @@ int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, stru
     bool is_done = held == 0 && engine->copying_count == 0 && engine->copies == NULL;
     uint32_t copying = engine->copying_count;
     if (is_done) {
+        CONVOY_POINT(goodbye_before_put);
         say_closed(engine);
+        CONVOY_POINT(goodbye_after_put);
     }
     convoy_xfer_unlock(engine);
     if (!is_done) {

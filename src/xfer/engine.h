@@ -46,6 +46,8 @@ int32_t convoy_xfer_fits(struct convoy_xfer *engine, const uint64_t *bytes, size
 int32_t convoy_xfer_resize(struct convoy_xfer *engine, uint64_t bytes, struct convoy_error *error);
 /* New JSON; NULL = out of memory. gives */
 json_t *convoy_xfer_describe(struct convoy_xfer *engine, uint32_t topic);
+/* The stats as Prometheus text (convoy_memory_free); NULL = out of memory. gives */
+char *convoy_xfer_prometheus(struct convoy_xfer *engine, size_t *length_out);
 
 int32_t convoy_xfer_connect(struct convoy_xfer *engine, const char *session, size_t length, uint64_t timeout_ns,
                             convoy_peer *peer_out, struct convoy_error *error);

@@ -218,37 +218,6 @@ bool convoy_xfer_completion(struct convoy_xfer *engine, struct convoy_completion
 
 /* -- states -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t span(const struct convoy_xfer_entry *entry, uint32_t from, uint32_t to)
-{
-    uint64_t start = entry->times_ns[from];
-    uint64_t end = entry->times_ns[to];
-    return start != 0 && end > start ? end - start : 0;
-}
-
-void convoy_xfer_record(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
-{
-    struct convoy_xfer_past *past = &engine->past[engine->past_count++ % CONVOY_XFER_TIMELINE];
-    *past = (struct convoy_xfer_past){
-        .kind = entry->kind,
-        .attempt = entry->attempt,
-        .state = entry->state,
-        .status = entry->status,
-        .path = entry->path,
-        .bytes = entry->payload_bytes,
-    };
-    memcpy(past->times_ns, entry->times_ns, sizeof past->times_ns);
-    (void)snprintf(past->request, sizeof past->request, "%.63s", entry->request);
-    struct convoy_latency *phases = engine->phases;
-    if (entry->state == CONVOY_TRANSFER_STAGED) {
-        convoy_latency_record(&phases[CONVOY_XFER_PHASE_stage], span(entry, CONVOY_TIME_STARTED, CONVOY_TIME_STAGED));
-    } else if (entry->state == CONVOY_TRANSFER_SENT) {
-        convoy_latency_record(&phases[CONVOY_XFER_PHASE_send], span(entry, CONVOY_TIME_OFFERED, CONVOY_TIME_LOADED));
-    } else if (entry->state == CONVOY_TRANSFER_LOADED) {
-        convoy_latency_record(&phases[CONVOY_XFER_PHASE_wait], span(entry, CONVOY_TIME_STARTED, CONVOY_TIME_OFFERED));
-        convoy_latency_record(&phases[CONVOY_XFER_PHASE_load], span(entry, CONVOY_TIME_OFFERED, CONVOY_TIME_LOADED));
-    }
-}
-
 static void count_end(struct convoy_xfer *engine, uint32_t state)
 {
     static const uint8_t counters[CONVOY_XFER_STATES] = {

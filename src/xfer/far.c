@@ -5,6 +5,7 @@
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <string.h>
@@ -110,6 +111,7 @@ static void on_landed(void *user, uint32_t peer, const struct convoy_bulk_chunk 
     const struct convoy_landing_chunk landing = chunk_of(peer, chunk);
     (void)to;
     convoy_landing_landed(far->landings, &landing);
+    CONVOY_POINT(push_landed);
 }
 
 /* -- opening and closing ------------------------------------------------------------------------------------------- */

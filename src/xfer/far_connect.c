@@ -3,6 +3,7 @@
 #include "xfer/far.h"
 
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "net/message.h"
 
@@ -74,6 +75,7 @@ static int32_t join_locked(struct convoy_xfer *engine, struct convoy_frame_strea
         status = add_peer(engine, theirs, stream->fd, frame, &peer, error);
     }
     if (status == CONVOY_OK) {
+        CONVOY_POINT(far_dial_joined);
         stream->fd = -1; /* the peer's now */
         peer->is_held = true;
         *peer_out = convoy_xfer_peer_handle(engine, peer);
@@ -96,6 +98,7 @@ int32_t convoy_far_join(struct convoy_xfer *engine, struct convoy_frame_stream *
     if (status == CONVOY_OK) {
         status = convoy_frame_wait_flush(stream, wait);
     }
+    CONVOY_POINT(far_dial_address);
     if (status == CONVOY_OK) {
         status = take_answer(stream, wait, &frame, error);
     }
@@ -119,6 +122,7 @@ int32_t convoy_far_admit(struct convoy_xfer *engine, struct convoy_frame_stream 
         return status;
     }
     peer->is_shy = true;
+    CONVOY_POINT(far_door_joined);
     status = send_address(engine, stream, error);
     if (status == CONVOY_OK && convoy_frame_flush(stream) != CONVOY_OK) { /* so little fits the socket */
         status = convoy_error_set(error, CONVOY_PEER_LOST, "the connection ended before the own address was out");

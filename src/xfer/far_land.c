@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 
 #include <string.h>
 
@@ -16,7 +17,9 @@ static void say_room(struct convoy_xfer *engine, const struct convoy_xfer_entry 
                                             .landing = entry->landing,
                                             .generation = entry->landing_generation,
                                             .note_bytes = entry->note_bytes};
+    CONVOY_POINT(room_before_put);
     convoy_xfer_say(engine, &engine->peers[entry->peer], &notice);
+    CONVOY_POINT(room_after_put);
 }
 
 /* Says ROOM again after a while, as often as the load allows: the word, or the answer to it, may be lost. */

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 
 enum { STREAM_NOTE = 0, STREAM_PAYLOAD, STREAMS };
 
@@ -28,6 +29,7 @@ static int32_t push_pieces(struct convoy_xfer *engine, const struct convoy_room 
                                           .pieces = pieces,
                                           .piece_count = count,
                                           .cookie = what->cookie};
+    CONVOY_POINT(push_granted);
     return convoy_bulk_send(engine->far->bulk, &send, stream_out, error);
 }
 
@@ -81,6 +83,7 @@ static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *en
 static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
 {
     if (entry->path == CONVOY_PATH_MESSAGES) { /* ROOM was said twice */
+        CONVOY_XFER_NOTE(engine, rooms_repeated);
         return;
     }
     entry->path = CONVOY_PATH_MESSAGES;
@@ -149,7 +152,7 @@ static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order 
     if (status == CONVOY_OK) {
         status = push_pieces(engine, room, &bytes, window->pieces, window->count, &window->streams[STREAM_PAYLOAD], NULL);
     }
-    if (status != CONVOY_OK) {
+    if (status != CONVOY_OK && status != CONVOY_PEER_LOST) {
         order->is_failed = true;
         convoy_xfer_wake(engine);
     }
@@ -198,7 +201,8 @@ static void order_stream_ended(struct convoy_xfer *engine, const struct convoy_b
     struct convoy_xfer_order *order = find_order(engine, event->peer, event->cookie);
     for (uint32_t i = 0; order != NULL && i < STREAMS; i++) {
         if (order->window->streams[i] == event->stream) {
-            order->is_failed = order->is_failed || event->status != CONVOY_OK;
+            bool is_failed = event->status != CONVOY_OK && event->status != CONVOY_PEER_LOST; /* whose end comes next */
+            order->is_failed = order->is_failed || is_failed;
             order->window->streams[i] = 0;
             convoy_xfer_wake(engine);
         }
@@ -209,6 +213,7 @@ static void order_stream_ended(struct convoy_xfer *engine, const struct convoy_b
 void convoy_far_stream_ended(struct convoy_xfer *engine, const struct convoy_bulk_event *event)
 {
     struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, event->cookie, NULL);
+    CONVOY_POINT(push_ended);
     if (entry == NULL || entry->kind != CONVOY_XFER_SEND || entry->peer != event->peer) {
         order_stream_ended(engine, event);
         return;

@@ -5,6 +5,7 @@
 #include "xfer/raw.h"
 
 #include "core/clock.h"
+#include "core/fault.h"
 #include "core/memory.h"
 
 static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *raw)
@@ -14,7 +15,9 @@ static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *ra
                                             .landing = raw->landing,
                                             .generation = raw->generation,
                                             .note_bytes = raw->copy != NULL ? raw->copy->list_bytes : 0};
+    CONVOY_POINT(room_before_put);
     convoy_xfer_say(engine, &engine->peers[raw->peer], &notice);
+    CONVOY_POINT(room_after_put);
 }
 
 static struct convoy_far_raw *find(const struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)

@@ -41,8 +41,10 @@ void convoy_xfer_load_give_back(struct convoy_xfer *engine, struct convoy_xfer_e
         return;
     }
     entry->is_lent = false;
+    CONVOY_POINT(back_before_put);
     say_reply(engine, &engine->peers[entry->peer], CONVOY_SAY_BACK,
               &(struct convoy_reply){.serial = entry->serial, .status = entry->status, .attempt = entry->attempt});
+    CONVOY_POINT(back_after_put);
 }
 
 /* TAKEN, once; together with BACK where nothing is read there any more. */
@@ -72,7 +74,9 @@ static void tell(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
     }
     entry->is_told = true;
     entry->is_lent = entry->is_lent && !is_back;
+    CONVOY_POINT(taken_before_put);
     say_reply(engine, &engine->peers[entry->peer], CONVOY_SAY_TAKEN, &reply);
+    CONVOY_POINT(taken_after_put);
 }
 
 void convoy_xfer_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)

@@ -2,6 +2,7 @@
 /* What the host asks to receive: the next offer, what a descriptor names, what lies in an own slot. */
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/fault.h"
 #include "core/memory.h"
 #include "xfer/parts.h"
 
@@ -143,6 +144,7 @@ void convoy_xfer_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry
     entry->retries_left -= entry->retries_left != 0;
     convoy_xfer_timer(engine, entry->retry_ns);
     convoy_xfer_say(engine, &engine->peers[entry->peer], &ask);
+    CONVOY_POINT(ask_after_put);
 }
 
 static int32_t ask_sender(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, struct convoy_error *error)

@@ -15,6 +15,7 @@
 #include "net/local_socket.h"
 #include "net/runtime.h"
 #include "pool/pool.h"
+#include "xfer/counters.h"
 #include "xfer/descriptor.h"
 #include "xfer/engine.h"
 #include "xfer/extents.h"
@@ -183,6 +184,7 @@ struct convoy_xfer_entry {
     struct convoy_error error;
     uint32_t request_length;
     char request[CONVOY_REQUEST_BYTES + 1];
+    uint32_t past; /* in the timeline, from 1; 0 = not yet */
     uint32_t next; /* in the active list, */
     uint32_t before;
     uint32_t next_job; /* the copies to do, */
@@ -238,29 +240,6 @@ struct convoy_xfer_prealloc {
 struct convoy_xfer_pausing {
     uint32_t looks;
     uint64_t since_ns;
-};
-
-#define CONVOY_XFER_COUNTERS(X)                                                                                        \
-    X(staged) X(sent) X(loaded) X(failed) X(aborted) X(released) X(offers) X(offers_late) X(offers_repeated)           \
-    X(replies_late) X(asks) X(asks_refused) X(retries) X(refusals) X(peers_connected) X(peers_lost) X(peers_closed)    \
-    X(malformed) X(leases_expired) X(checksum_errors) X(copied_bytes) X(lent_bytes) X(control_messages)                \
-    X(control_bytes) X(raw_orders) X(raw_refused) X(reserve_refused) X(pushed_bytes) X(resizes) X(generations_handed)  \
-    X(generations_taken) X(generations_refused) X(generations_late)
-
-enum convoy_xfer_counter {
-#define CONVOY_XFER_COUNTER_NUMBER(name) CONVOY_XFER_COUNT_##name,
-    CONVOY_XFER_COUNTERS(CONVOY_XFER_COUNTER_NUMBER)
-#undef CONVOY_XFER_COUNTER_NUMBER
-    CONVOY_XFER_COUNTER_COUNT,
-};
-
-#define CONVOY_XFER_PHASES(X) X(stage) X(send) X(wait) X(load) X(hold)
-
-enum convoy_xfer_phase {
-#define CONVOY_XFER_PHASE_NUMBER(name) CONVOY_XFER_PHASE_##name,
-    CONVOY_XFER_PHASES(CONVOY_XFER_PHASE_NUMBER)
-#undef CONVOY_XFER_PHASE_NUMBER
-    CONVOY_XFER_PHASE_COUNT,
 };
 
 /* One request that ended, for the timeline. */
@@ -360,7 +339,7 @@ struct convoy_xfer {
     int self_pid_fd;
 
     uint64_t counters[CONVOY_XFER_COUNTER_COUNT];
-    struct convoy_latency phases[CONVOY_XFER_PHASE_COUNT];
+    struct convoy_latency phases[CONVOY_XFER_PHASE_COUNT][CONVOY_XFER_PATHS];
     struct convoy_xfer_past past[CONVOY_XFER_TIMELINE];
     uint32_t past_count;
 };
@@ -400,7 +379,14 @@ void convoy_xfer_entry_settle(struct convoy_xfer *engine, struct convoy_xfer_ent
 /* Frees what it holds whatever its state: the engine is being closed. */
 void convoy_xfer_entry_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_timer(struct convoy_xfer *engine, uint64_t at_ns);
-void convoy_xfer_record(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry);
+
+/* -- stats.c -- */
+/* What has just come to an end: its place in the timeline, and the phases that it has gone through. */
+void convoy_xfer_record(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+/* One that was recorded as SENT has its payload back. */
+void convoy_xfer_record_returned(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry);
+/* An order to an address has ended; a good one is a push from when it was said on. */
+void convoy_xfer_record_raw(struct convoy_xfer *engine, int32_t status, bool is_far, uint64_t began_ns);
 
 /* -- peers.c -- */
 struct convoy_xfer_peer *convoy_xfer_peer_find(struct convoy_xfer *engine, convoy_peer handle,

@@ -250,7 +250,7 @@ static void put_or_keep(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
         return;
     }
     if (peer->backlog_count == peer->backlog_room && !backlog_grow(peer)) {
-        CONVOY_XFER_NOTE(engine, refusals); /* dropped: deadlines and retries are for this */
+        CONVOY_XFER_NOTE(engine, messages_dropped); /* deadlines and retries are for this */
         return;
     }
     peer->backlog[(peer->backlog_first + peer->backlog_count++) % peer->backlog_room] = *entry;
@@ -278,7 +278,7 @@ void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
     if (fate == CONVOY_FATE_TWICE) {
         put_or_keep(engine, peer, &entry);
     }
-    if (peer->late.type != CONVOY_SAY_NONE) {
+    if (peer->late.type != CONVOY_SAY_NONE && convoy_fault_is_due(engine->counters[CONVOY_XFER_COUNT_control_messages])) {
         put_or_keep(engine, peer, &peer->late);
         peer->late.type = CONVOY_SAY_NONE;
     }

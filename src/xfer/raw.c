@@ -316,9 +316,12 @@ static int32_t order(struct convoy_xfer *engine, const struct call *call, struct
         if (status != CONVOY_OK) {
             return status;
         }
+        uint64_t began = convoy_now_ns();
         convoy_xfer_order_add(engine, &window->order);
         say(engine, window);
+        CONVOY_POINT(raw_after_put);
         status = convoy_xfer_order_wait(engine, &window->order, call->deadline_ns, error);
+        convoy_xfer_record_raw(engine, status == CONVOY_OK ? window->order.reply.status : status, call->is_far, began);
     } while (status == CONVOY_OK && wait_again(engine, call));
     return status == CONVOY_OK && window->order.reply.status != CONVOY_OK ? refused(window, error) : status;
 }

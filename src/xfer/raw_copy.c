@@ -362,10 +362,12 @@ void convoy_raw_copy_run(struct convoy_xfer *engine, struct convoy_raw_copy *cop
     copy->is_running = true;
     engine->copying_count++;
     convoy_xfer_unlock(engine);
+    CONVOY_POINT(raw_copying);
     bool is_whole = copy_all(engine, copy);
     if (is_whole) {
         note_extents(copy);
     }
+    CONVOY_POINT(raw_copied);
     convoy_xfer_lock(engine);
     engine->copying_count--;
     engine->counters[CONVOY_XFER_COUNT_copied_bytes] += copy->bytes;

@@ -31,7 +31,9 @@ static void answer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, ui
     if (status != CONVOY_OK) {
         CONVOY_XFER_NOTE(engine, raw_refused);
     }
+    CONVOY_POINT(raw_done_before_put);
     convoy_xfer_say(engine, peer, &done);
+    CONVOY_POINT(raw_done_after_put);
 }
 
 void convoy_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status)

@@ -37,7 +37,9 @@ static void say_order(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
             .attempt = entry->attempt,
         };
     }
+    CONVOY_POINT(offer_before_put);
     convoy_xfer_say(engine, peer, &notice);
+    CONVOY_POINT(offer_after_put);
 }
 
 static void set_retry(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t now_ns)
@@ -93,6 +95,7 @@ void convoy_xfer_send_withdraw(struct convoy_xfer *engine, struct convoy_xfer_en
         .serial = convoy_xfer_entry_handle(entry), .status = entry->status, .attempt = entry->attempt};
     if (entry->peer != CONVOY_XFER_NOBODY && entry->is_lent) {
         convoy_xfer_say(engine, &engine->peers[entry->peer], &notice);
+        CONVOY_POINT(withdraw_after_put);
         entry->retry_ns = convoy_deadline_after(convoy_now_ns(), ASK_BACK_NS);
         convoy_xfer_timer(engine, entry->retry_ns);
     }
@@ -229,18 +232,18 @@ void convoy_xfer_send_returned(struct convoy_xfer *engine, struct convoy_xfer_en
         return;
     }
     uint64_t now = convoy_now_ns();
+    CONVOY_POINT(returned_before_free);
     entry->is_lent = false;
     entry->retry_ns = CONVOY_DEADLINE_NEVER;
     entry->times_ns[CONVOY_TIME_RETURNED] = now;
     (void)convoy_pool_unrefer(engine->pool, entry->slot.lease, entry->peer, entry->reference, NULL);
-    convoy_latency_record(&engine->phases[CONVOY_XFER_PHASE_hold], now - entry->times_ns[CONVOY_TIME_OFFERED]);
+    convoy_xfer_record_returned(engine, entry);
 }
 
 static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, struct convoy_xfer_entry *entry,
                   const struct convoy_reply *reply)
 {
     if (entry->state != CONVOY_TRANSFER_OFFERED) {
-        CONVOY_XFER_NOTE(engine, replies_late);
         return;
     }
     entry->retry_after_ms = reply->retry_after_ms;
@@ -278,7 +281,8 @@ void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *p
         return;
     }
     bool is_back = type == CONVOY_SAY_BACK || (reply->flags & CONVOY_REPLY_BACK) != 0;
-    if (is_back && !entry->is_lent) {
+    bool is_late = is_back ? !entry->is_lent : entry->state != CONVOY_TRANSFER_OFFERED;
+    if (is_late) {
         CONVOY_XFER_NOTE(engine, replies_late);
     }
     entry->users++; /* stays until this is done */
@@ -390,7 +394,9 @@ void convoy_xfer_on_ask(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     struct convoy_xfer_entry *loan = find_loan(engine, index, ask->cookie);
     struct convoy_xfer_notice grant = {.type = CONVOY_SAY_GRANT};
     CONVOY_XFER_NOTE(engine, asks);
-    if (loan == NULL) {
+    if (loan != NULL) {
+        CONVOY_XFER_NOTE(engine, asks_repeated);
+    } else {
         struct convoy_xfer_entry *stage = find_asked(engine, ask, &status);
         status = stage != NULL ? judge_ask(stage, ask) : status;
         status = status == CONVOY_OK ? lend(engine, index, ask, stage, &loan) : status;
@@ -406,5 +412,7 @@ void convoy_xfer_on_ask(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
         .flags = loan != NULL ? CONVOY_REPLY_PLACED : 0,
         .figures = {loan != NULL ? loan->slot.offset : 0},
     };
+    CONVOY_POINT(grant_before_put);
     convoy_xfer_say(engine, peer, &grant);
+    CONVOY_POINT(grant_after_put);
 }

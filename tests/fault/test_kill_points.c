@@ -228,7 +228,7 @@ static void test_kill_points_all_were_hit(void **state)
 {
     (void)state;
 #define POINT_NAME(name) #name "\n",
-    static const char *const names[] = {CONVOY_POINT_LIST(POINT_NAME)};
+    static const char *const names[] = {CONVOY_ROUND_POINT_LIST(POINT_NAME)};
     static char text[65536] = "\n";
     int fd = open(hits_path, O_RDONLY | O_CLOEXEC);
     EXPECT(fd >= 0);

@@ -5,48 +5,16 @@
 # result lines. Each case runs in a folder of its own, removed at the end.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-bin=${BIN:-build}
-convoy=$bin/convoy
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+source tests/integration/report.sh
 
-# check NAME EXPECTED_CODE PATTERN COMMAND...: runs it, compares exit code, and wants PATTERN in what it printed.
-check() {
-    local name=$1 wanted=$2 pattern=$3 code=0 why=
-    shift 3
-    "$@" >"$work/$name.out" 2>"$work/$name.err" </dev/null || code=$?
-    cat "$work/$name.out" "$work/$name.err" >"$work/$name.all"
-    [ "$code" -eq "$wanted" ] || why="exit code $code, expected $wanted"
-    grep -qE -- "$pattern" "$work/$name.all" || why="${why:+$why; }nothing matches \"$pattern\""
-    report "$name" "$why"
-}
-
-report() {
-    if [ -z "$2" ]; then
-        echo "[       OK ] $1"
-    else
-        echo "[  FAILED  ] $1"
-        echo "    $2"
-        [ -f "$work/$1.all" ] && sed 's/^/    | /' "$work/$1.all" | tail -n 40
-        failures=$((failures + 1))
-    fi
-}
-
-# Usage errors end with 2 and are told on stderr, with nothing on stdout.
-usage() {
-    check "$@"
-    [ ! -s "$work/$1.out" ] || report "$1_stdout" "a usage error printed on stdout"
-}
-
-usage cli_no_command_is_usage 2 'usage: convoy COMMAND' "$convoy"
-usage cli_unknown_command_is_usage 2 '"fly" is no command' "$convoy" fly
-usage cli_unknown_option_is_usage 2 'unknown option --fast' "$convoy" run --fast
-usage cli_number_out_of_range_is_usage 2 '--tp is "0": must be a whole number from 1 to 64' "$convoy" run --tp 0
-usage cli_too_many_processes_is_usage 2 '128 processes: must be 1 to 64' "$convoy" run --dp 64 --tp 2
-usage cli_bad_fault_is_usage 2 'must be kill:RANK@STEP' "$convoy" run --fault boom
-usage cli_fault_of_a_rank_that_is_not_there_is_usage 2 'rank 4: must be 0 to 3' "$convoy" run --fault kill:4@1
-usage cli_perf_of_nothing_is_usage 2 'must be poll, sync or transfer' "$convoy" perf
+usage cli_no_command_is_usage 'usage: convoy COMMAND' "$convoy"
+usage cli_unknown_command_is_usage '"fly" is no command' "$convoy" fly
+usage cli_unknown_option_is_usage 'unknown option --fast' "$convoy" run --fast
+usage cli_number_out_of_range_is_usage '--tp is "0": must be a whole number from 1 to 64' "$convoy" run --tp 0
+usage cli_too_many_processes_is_usage '128 processes: must be 1 to 64' "$convoy" run --dp 64 --tp 2
+usage cli_bad_fault_is_usage 'must be kill:RANK@STEP' "$convoy" run --fault boom
+usage cli_fault_of_a_rank_that_is_not_there_is_usage 'rank 4: must be 0 to 3' "$convoy" run --fault kill:4@1
+usage cli_perf_of_nothing_is_usage 'must be poll, sync or transfer' "$convoy" perf
 for command in run perf; do
     check "cli_${command}_help_is_printed" 0 "usage: convoy $command" "$convoy" "$command" --help
     check "cli_help_${command}_is_the_same" 0 "usage: convoy $command" "$convoy" help "$command"
@@ -151,7 +119,7 @@ report ranks_die_with_their_parent "$why"
 # file of another replay. (tests/unit/test_reference.c has a lie for every field.)
 check reference_accepts_an_honest_log 0 'are equal' "$bin/convoy-reference" "$work/run" 4
 check reference_wants_all_ranks 1 'not of 2 ranks' "$bin/convoy-reference" "$work/run" 2
-usage reference_without_arguments_is_usage 2 'usage' "$bin/convoy-reference"
+usage reference_without_arguments_is_usage 'usage' "$bin/convoy-reference"
 for rank in 0 1 2 3; do
     name=reference_notices_a_changed_log_of_rank_$rank
     cp -r "$work/run" "$work/$name"
@@ -172,8 +140,7 @@ check perf_keyed_lists_run 0 'median' "$convoy" perf poll --ranks 2 --n 64 --lis
 check perf_paced_pinned_runs 0 'paced, pinned' "$convoy" perf poll --ranks 2 --n 8 --rounds 100 --paced --pin
 
 # Two hosts: needs the right to make network namespaces. They are gone afterwards, whatever happened.
-if ip netns add "convoy-probe-$$" 2>/dev/null; then
-    ip netns del "convoy-probe-$$"
+if has_namespaces; then
     two_hosts() { # NAME CODE PATTERN ARGUMENTS...
         local name=$1 wanted=$2 pattern=$3
         shift 3

@@ -5,22 +5,7 @@
 # tests/integration/run_transfer.sh; BIN=folder of the build. Prints cmocka's result lines.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-bin=${BIN:-build}
-convoy=$bin/convoy
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-report() { # NAME WHY, empty when it is right
-    if [ -z "$2" ]; then
-        echo "[       OK ] $1"
-    else
-        echo "[  FAILED  ] $1"
-        echo "    $2"
-        [ -f "$work/$1.all" ] && sed 's/^/    | /' "$work/$1.all" | tail -n 40
-        failures=$((failures + 1))
-    fi
-}
+source tests/integration/report.sh
 
 # either NAME PATTERN_OF_0 PATTERN_OF_1 COMMAND...: exit code 0 or 1, each with what must be said then; "-" = not allowed.
 either() {
@@ -41,14 +26,6 @@ either() {
 }
 passes() { either "$1" "$2" - "${@:3}"; }
 fails() { either "$1" - "$2" "${@:3}"; }
-
-usage() {
-    local name=$1 pattern=$2 code=0
-    shift 2
-    "$@" >"$work/$name.out" 2>"$work/$name.all" </dev/null || code=$?
-    grep -qE -- "$pattern" "$work/$name.all" && [ "$code" -eq 2 ] && [ ! -s "$work/$name.out" ]
-    report "$name" "$([ $? -eq 0 ] || echo "exit code $code, or \"$pattern\" is not on stderr alone")"
-}
 
 # A short trace, so that the replay in front of each pipeline takes no time.
 trace=$work/trace.jsonl
@@ -182,8 +159,7 @@ fails perf_transfer_ends_at_its_deadline 'not done after 1 s' "$convoy" perf tra
 
 # -- two hosts -------------------------------------------------------------------------------------------------------
 
-if ip netns add "convoy-probe-$$" 2>/dev/null; then
-    ip netns del "convoy-probe-$$"
+if has_namespaces; then
     either pipeline_two_hosts_runs_or_says_what_is_missing "$passed" '^pipeline FAILED: .*connecting to ' \
         "${run[@]}" --hosts 2 --out "$work/hosts"
     report pipeline_two_hosts_leaves_no_namespace "$(ip netns | grep -E 'convoy-[0-9]+-[01]' | head -n 1)"

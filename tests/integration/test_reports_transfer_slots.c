@@ -278,6 +278,13 @@ static void test_reports_raw_writes_beyond_what_is_open_are_refused(void **state
 
 /* -- pieces -- */
 
+/* The thread and the engine's own agree on what was written. A host learns from its own engine that its slot is full; here
+ * it is the sender that says so, by memory that is mapped twice, which ThreadSanitizer does not see through. */
+static void meet(struct engine *engine)
+{
+    (void)engine_figures(engine);
+}
+
 /* kvcache-ai/Mooncake issue 3153: ranges that touch are no overlap; one that was registered twice stays after one goes. */
 static void test_reports_registered_ranges_are_counted_and_may_touch(void **state)
 {
@@ -314,12 +321,14 @@ static void test_reports_many_pieces_with_empty_ones_between_arrive(void **state
             .source = source + at, .target = (uint64_t)(uintptr_t)slot.address + at, .bytes = i % 2 == 0 && i < BYTES / 2};
     }
     memset(slot.address, 0, BYTES);
+    meet(two->receiver);
     const struct convoy_raw raw = {.struct_size = sizeof raw,
                                    .peer = two->peer,
                                    .pieces = pieces,
                                    .piece_stride = sizeof *pieces,
                                    .piece_count = count};
     CALL_OK(two->sender, transfer_sync, &raw, 5000000000);
+    meet(two->receiver);
     uint32_t sent = 0;
     for (uint32_t i = 0; i < count; i++) {
         sent += pieces[i].bytes != 0;
@@ -355,6 +364,7 @@ static void test_reports_fragments_are_moved_as_one(void **state)
                                    .piece_stride = sizeof pieces[0],
                                    .piece_count = BYTES / 16};
     CALL_OK(two->sender, transfer_sync, &raw, 0);
+    meet(two->receiver);
     EXPECT(engine_is_filled(slot.address, BYTES, 7));
     EXPECT_EQUAL(engine_counter(two->receiver, "raw_orders"), 1);
     release(two->receiver, slot.transfer);

@@ -26,6 +26,7 @@
 struct shared {
     char sessions[4][CONVOY_SESSION_BYTES];
     _Atomic uint32_t lives[4];
+    uint32_t is_standing; /* futex: the parent has stopped rank 1 */
     uint32_t point;
 };
 
@@ -261,9 +262,7 @@ static void give_up(const struct rank *rank, struct engine *engine)
     convoy_peer peer = connect_to(rank, engine, 1);
     engine_fill(data, BYTES, 6);
     rank_mark(rank, 2);
-    while (atomic_load(&((struct shared *)rank->shared)->lives[0]) == 0) { /* set by the parent: it stands still */
-        (void)usleep(1000);
-    }
+    EXPECT(ranks_futex_wait(&((struct shared *)rank->shared)->is_standing, 0, LONG_MS));
     const struct convoy_tensor_source tensor = engine_tensor(data, &bytes);
     const struct convoy_stage stage = engine_stage("late", &tensor, 1);
     const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = 200000000};
@@ -303,7 +302,8 @@ static void test_peers_that_stand_still_are_given_up_in_time_and_their_memory_he
     ranks_await_mark(ranks, 0, 2);
     ranks_signal(ranks, 1, SIGSTOP);
     ranks_await_stop(ranks, 1);
-    atomic_store(&shared->lives[0], 1);
+    __atomic_store_n(&shared->is_standing, 1, __ATOMIC_RELEASE);
+    ranks_futex_wake(&shared->is_standing);
     ranks_await_mark(ranks, 0, 3);
     ranks_signal(ranks, 1, SIGCONT);
     ranks_finish(ranks);

@@ -120,13 +120,6 @@ void ranks_signal(struct ranks *ranks, uint32_t index, int signal_number)
     EXPECT_EQUAL(kill(ranks->pids[index], signal_number), 0);
 }
 
-void ranks_await_stop(struct ranks *ranks, uint32_t index)
-{
-    siginfo_t info = {0};
-    EXPECT_EQUAL(waitid(P_PID, (id_t)ranks->pids[index], &info, WSTOPPED | WEXITED | WNOWAIT), 0);
-    EXPECT_EQUAL(info.si_code, CLD_STOPPED);
-}
-
 /* Shows what the ranks said before the parent fails for its own reason. */
 static void print_failures(const struct ranks *ranks)
 {
@@ -135,6 +128,16 @@ static void print_failures(const struct ranks *ranks)
             (void)printf("rank %u: %s\n", i, ranks->memory->slots[i].text);
         }
     }
+}
+
+void ranks_await_stop(struct ranks *ranks, uint32_t index)
+{
+    siginfo_t info = {0};
+    EXPECT_EQUAL(waitid(P_PID, (id_t)ranks->pids[index], &info, WSTOPPED | WEXITED | WNOWAIT), 0);
+    if (info.si_code != CLD_STOPPED) {
+        print_failures(ranks);
+    }
+    EXPECT_EQUAL(info.si_code, CLD_STOPPED);
 }
 
 void ranks_await_mark(struct ranks *ranks, uint32_t index, uint32_t mark)

@@ -133,7 +133,8 @@ static void sender_killed(const struct rank *rank, void *argument)
         (void)raise(SIGKILL);
     }
     if (scene->victim_at != 0) {
-        usleep(100000); /* late: what the dead one has sent waits in the socket */
+        uint32_t *is_dead = (uint32_t *)(void *)&node.shared->numbers[0];
+        EXPECT(ranks_futex_wait(is_dead, 0, NOTICE_MS)); /* late: what the dead one has sent waits in the socket */
     }
     EXPECT(bulknode_await(&node, &node.downs, 1, NOTICE_MS));
     EXPECT_EQUAL(node.landed[1] % CONVOY_BULK_CHUNK_BYTES == 0 || node.landed[1] == LONG_BYTES, 1);
@@ -147,8 +148,12 @@ static void run_killed(rank_fn run, const struct scene *scene)
     struct scene copy = *scene;
     need_hosts(scene);
     struct ranks *ranks = ranks_create(3, sizeof(struct bulknode_shared));
+    uint32_t *is_dead = (uint32_t *)(void *)&((struct bulknode_shared *)ranks_shared(ranks))->numbers[0];
     ranks_start(ranks, run, &copy, 0);
     ranks_expect_signal(ranks, 1, SIGKILL);
+    ranks_await_exit(ranks, 1);
+    __atomic_store_n(is_dead, 1, __ATOMIC_RELEASE);
+    ranks_futex_wake(is_dead);
     ranks_finish(ranks);
 }
 

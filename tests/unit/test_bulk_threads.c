@@ -8,10 +8,12 @@
 #include "tests/lib/bulknode.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,12 +23,16 @@
 #define SENDERS 4u
 #define STREAMS 60u
 #define BYTES 150000u
+#define AWAIT_MS 20000u
+#define NAP_NS (200 * CONVOY_NS_PER_MS)
+#define IDLE_NAPS 6u /* a few may still be for the last answers */
 
 struct crew {
     struct bulknode node;
     uint32_t is_over;
     uint32_t inside; /* callbacks running */
     uint64_t naps;
+    uint32_t changes; /* futex: of any counter */
     uint8_t *data;
 };
 
@@ -35,13 +41,31 @@ static uint64_t look(const uint64_t *counter)
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
+static void tell(struct crew *crew)
+{
+    (void)__atomic_fetch_add(&crew->changes, 1, __ATOMIC_RELEASE);
+    ranks_futex_wake(&crew->changes);
+}
+
+static void await(struct crew *crew, const uint64_t *counter, uint64_t value)
+{
+    uint32_t seen = __atomic_load_n(&crew->changes, __ATOMIC_ACQUIRE);
+    while (look(counter) < value) {
+        EXPECT(ranks_futex_wait(&crew->changes, seen, AWAIT_MS));
+        seen = __atomic_load_n(&crew->changes, __ATOMIC_ACQUIRE);
+    }
+}
+
 /* One sleeper: progress, arm, poll, as convoy_bulk_sleep does it. */
 static void *sleeper_main(void *argument)
 {
     struct crew *crew = argument;
+    uint64_t *self = &crew->node.shared->numbers[crew->node.rank->index];
+    __atomic_store_n(self, (uint64_t)(uint32_t)gettid(), __ATOMIC_RELEASE);
     while (__atomic_load_n(&crew->is_over, __ATOMIC_ACQUIRE) == 0) {
-        convoy_bulk_sleep(crew->node.bulk, convoy_now_ns() + 200 * CONVOY_NS_PER_MS);
+        convoy_bulk_sleep(crew->node.bulk, convoy_now_ns() + NAP_NS);
         (void)__atomic_fetch_add(&crew->naps, 1, __ATOMIC_RELAXED);
+        tell(crew);
     }
     return NULL;
 }
@@ -80,6 +104,7 @@ static void count_event(void *user, const struct convoy_bulk_event *event)
     if (event->kind == CONVOY_BULK_ENDED) {
         EXPECT(event->status == CONVOY_OK || event->status == CONVOY_CANCELED);
         __atomic_store_n(&crew->node.ended, crew->node.ended + 1, __ATOMIC_RELAXED);
+        tell(crew);
     } else if (event->kind == CONVOY_BULK_RELEASED) {
         crew->node.released++;
         (void)convoy_bulk_wake_ns(crew->node.bulk); /* callbacks may call */
@@ -96,6 +121,7 @@ static void count_frame(void *user, uint32_t peer, const void *data, size_t byte
     memcpy(&number, data, sizeof number);
     EXPECT_EQUAL(number, crew->node.frames);
     __atomic_store_n(&crew->node.frames, crew->node.frames + 1, __ATOMIC_RELAXED);
+    tell(crew);
 }
 
 static bool take_all(void *user, uint32_t peer, const struct convoy_bulk_chunk *chunk, void **to_out)
@@ -132,23 +158,32 @@ static void crew_open(struct crew *crew, const struct rank *rank)
     rank_barrier(rank);
 }
 
-static void await(const uint64_t *counter, uint64_t value)
+/* Whether a thread, of any process, sleeps: "tid (name) S ...". */
+static bool is_asleep(uint64_t thread)
 {
-    uint64_t deadline_ns = convoy_now_ns() + 20 * CONVOY_NS_PER_S;
-    while (look(counter) < value) {
-        EXPECT(convoy_now_ns() < deadline_ns);
-        usleep(1000);
-    }
+    char path[64];
+    char line[256] = "";
+    (void)snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)thread);
+    FILE *file = fopen(path, "r");
+    EXPECT(file != NULL && fgets(line, sizeof line, file) != NULL);
+    (void)fclose(file);
+    const char *behind = strrchr(line, ')');
+    return behind != NULL && strncmp(behind, ") S", 3) == 0;
 }
 
-/* Gaps longer than the peer needs to fall asleep: it is woken for each, soon. */
+/* Each frame goes when the peer's sleeper has fallen asleep: it is woken for each. */
 static void frames_with_gaps(struct crew *crew)
 {
+    uint32_t other = 1 - crew->node.rank->index;
+    uint64_t deadline_ns = convoy_now_ns() + AWAIT_MS * CONVOY_NS_PER_MS;
     for (uint64_t i = 0; i < 50; i++) {
-        EXPECT_OK(convoy_bulk_frame(crew->node.bulk, 1 - crew->node.rank->index, &i, sizeof i, NULL), NULL);
-        usleep(2000);
+        while (!is_asleep(crew->node.shared->numbers[other])) {
+            EXPECT(convoy_now_ns() < deadline_ns);
+            (void)sched_yield();
+        }
+        EXPECT_OK(convoy_bulk_frame(crew->node.bulk, other, &i, sizeof i, NULL), NULL);
     }
-    await(&crew->node.frames, 50);
+    await(crew, &crew->node.frames, 50);
 }
 
 static void crew_run(const struct rank *rank, void *argument)
@@ -158,6 +193,8 @@ static void crew_run(const struct rank *rank, void *argument)
     (void)argument;
     crew_open(&crew, rank);
     EXPECT(pthread_create(&threads[SENDERS], NULL, sleeper_main, &crew) == 0);
+    await(&crew, &crew.node.shared->numbers[rank->index], 1);
+    rank_barrier(rank);
     frames_with_gaps(&crew);
     rank_barrier(rank);
     for (uint32_t i = 0; i < SENDERS; i++) {
@@ -166,12 +203,11 @@ static void crew_run(const struct rank *rank, void *argument)
     for (uint32_t i = 0; i < SENDERS; i++) {
         (void)pthread_join(threads[i], NULL);
     }
-    await(&crew.node.ended, SENDERS * STREAMS);
+    await(&crew, &crew.node.ended, SENDERS * STREAMS);
     rank_barrier(rank); /* nobody needs answers any more */
-    usleep(50000);
-    uint64_t naps = look(&crew.naps);
-    usleep(1000000);
-    EXPECT(look(&crew.naps) - naps < 50); /* idle is idle */
+    uint64_t began_ns = convoy_now_ns();
+    await(&crew, &crew.naps, look(&crew.naps) + IDLE_NAPS);
+    EXPECT(convoy_now_ns() - began_ns >= NAP_NS); /* idle is idle: one nap at least was as long as it may be */
     __atomic_store_n(&crew.is_over, 1, __ATOMIC_RELEASE);
     (void)pthread_join(threads[SENDERS], NULL);
     EXPECT_EQUAL(crew.node.released, SENDERS * STREAMS);
