@@ -116,6 +116,9 @@
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
     X(strides_ignored)                                                                                                 \
     X(completion_told_again)                                                                                           \
+    X(landing_closed_busy)         /* a chunk is on its way into memory that is given away */                          \
+    X(mark_not_followed)           /* bytes are pushed before they are staged */                                       \
+    X(returned_while_pushed)       /* a source is given away while it is read */                                       \
     X(number_before_entry)                                                                                             \
     X(produced_believed)           /* instead of the entry's own number */                                             \
     X(overlap_not_checked)                                                                                             \

@@ -114,9 +114,14 @@ struct convoy_bulk_send {
     uint64_t offset;                        /* in the receiver's transfer, of the first byte */
     const struct convoy_bulk_piece *pieces; /* keeps until RELEASED, unless it is one: that is copied */
     uint32_t piece_count;                   /* 0 = no bytes; they arrive as one dense range */
+    const _Atomic uint64_t *ready; /* keeps until RELEASED: how many bytes of the source are final, only ever more; each goes
+                                    * no earlier. CONVOY_BULK_NEVER: the rest never will be, the stream ends as CANCELED.
+                                    * NULL: all are */
     uint64_t cookie;
     uint64_t deadline_ns;                   /* then it stops, TIMED_OUT; 0 = never */
 };
+
+#define CONVOY_BULK_NEVER UINT64_MAX
 
 /* INVALID_ARGUMENT: parameter, value, range. NO_MEMORY; INIT_FAILED as convoy_link_open. */
 int32_t convoy_bulk_open(const struct convoy_bulk_options *options, struct convoy_bulk **bulk_out,
@@ -150,6 +155,12 @@ int32_t convoy_bulk_send(struct convoy_bulk *bulk, const struct convoy_bulk_send
 /* Stops a stream: its source is not read after the return. It ends as CANCELED, or as it was ending already.
  * CLOSED: it has ended. [any thread] */
 int32_t convoy_bulk_abort(struct convoy_bulk *bulk, uint64_t stream, struct convoy_error *error);
+
+/* More of a source is ready: hands over what goes, and wakes whoever sleeps. [any thread] */
+void convoy_bulk_poke(struct convoy_bulk *bulk);
+
+/* Bytes of frames that wait for this peer; those that are given at once or by other threads change it. [any thread] */
+size_t convoy_bulk_waiting(const struct convoy_bulk *bulk, uint32_t peer);
 
 /* After the return no resolve or landed that began before is running. [any thread] */
 void convoy_bulk_barrier(struct convoy_bulk *bulk);

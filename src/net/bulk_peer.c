@@ -37,7 +37,7 @@ void convoy_bulk_peer_drop_frames(struct bulk_peer *peer)
         convoy_memory_free(frame);
     }
     peer->last_frame = NULL;
-    peer->frame_bytes = 0;
+    bulk_set_frame_bytes(peer, 0);
 }
 
 /* Every stream to this peer: what it has in flight will not be answered any more. */

@@ -3,7 +3,7 @@
 #include "core/copy.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/far.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -57,12 +57,15 @@ static uint64_t clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
     return next;
 }
 
-/* Moves the mark. false: the stage was given up meanwhile, nobody needs the rest. */
-static bool mark(struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now)
+/* Moves the mark, and what is pushed as far as that. false: the stage was given up meanwhile, nobody needs the rest. */
+static bool mark(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now)
 {
     bool is_wanted = atomic_compare_exchange_strong_explicit(convoy_xfer_stage_mark(entry), before, now,
                                                              memory_order_release, memory_order_relaxed);
     *before = is_wanted ? now : *before;
+    if (is_wanted && entry->is_followed) {
+        (void)convoy_bulk_progress(engine->far->bulk); /* unless another thread is at it */
+    }
     return is_wanted;
 }
 
@@ -77,7 +80,7 @@ static bool copy_dense(const struct convoy_xfer *engine, struct convoy_xfer_entr
         uint64_t bytes = left < CONVOY_XFER_CHUNK_BYTES ? left : CONVOY_XFER_CHUNK_BYTES;
         convoy_copy(to + done, piece->from + done, bytes, stream_from);
         done += bytes;
-        if (done < piece->bytes && !mark(entry, marked, piece->to + done)) {
+        if (done < piece->bytes && !mark(engine, entry, marked, piece->to + done)) {
             return false;
         }
     }
@@ -100,7 +103,7 @@ static void copy_stage(const struct convoy_xfer *engine, struct convoy_xfer_entr
         }
         uint64_t end = clear_gap(slot, piece->to + piece->bytes, entry->payload_bytes);
         if (i + 1 < entry->piece_count) { /* the last mark is the state's */
-            if (!mark(entry, &marked, end)) {
+            if (!mark(engine, entry, &marked, end)) {
                 return;
             }
         }
@@ -262,6 +265,9 @@ void *convoy_xfer_copier_main(void *argument)
             convoy_xfer_copy_run(engine);
         } else if (engine->job_first != CONVOY_XFER_NOBODY) {
             convoy_xfer_job_run(engine, &engine->entries[engine->job_first]);
+        } else if (engine->must_flush) {
+            convoy_xfer_unlock(engine);
+            convoy_xfer_lock(engine);
         } else {
             (void)pthread_cond_wait(&engine->work, &engine->lock);
         }

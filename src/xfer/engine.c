@@ -258,6 +258,7 @@ static void stop_threads(struct convoy_xfer *engine)
         convoy_runtime_thread_join(engine->runtime, engine->copier);
     }
     engine->has_threads = engine->has_copier = false;
+    convoy_far_opener_join(engine);
 }
 
 /* No thread is left that looks at it. */

@@ -10,19 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FRAME_HEAD_BYTES 16u /* type 2 | length 2 | zero 4 | incarnation of the sender 8 */
 #define ROUNDS_MAX 64u       /* of progress before what came is looked at */
 #define CUT_NS (200 * CONVOY_NS_PER_MS)
 #define CLOSE_NS (500 * CONVOY_NS_PER_MS)
 
+/* A frame. */
 struct convoy_far_item {
     struct convoy_far_item *next;
     uint32_t peer;
-    bool is_frame;
     bool is_malformed;
     uint64_t incarnation;
     struct convoy_ring_entry entry;
-    struct convoy_bulk_event event;
 };
 
 /* -- what bulk calls ----------------------------------------------------------------------------------------------- */
@@ -53,15 +51,15 @@ static struct convoy_far_item *queue_take(struct convoy_far *far)
 
 static void take_frame(struct convoy_far_item *item, const uint8_t *data, size_t bytes)
 {
-    size_t length = bytes >= FRAME_HEAD_BYTES ? convoy_bytes_u16(data + 2) : SIZE_MAX;
-    if (length > CONVOY_RING_DATA_BYTES || length != bytes - FRAME_HEAD_BYTES) {
+    size_t length = bytes >= CONVOY_FAR_FRAME_HEAD_BYTES ? convoy_bytes_u16(data + 2) : SIZE_MAX;
+    if (length > CONVOY_RING_DATA_BYTES || length != bytes - CONVOY_FAR_FRAME_HEAD_BYTES) {
         item->is_malformed = true;
         return;
     }
     item->incarnation = convoy_bytes_u64(data + 8);
     item->entry.type = convoy_bytes_u16(data);
     item->entry.length = (uint16_t)length;
-    memcpy(item->entry.data, data + FRAME_HEAD_BYTES, length);
+    memcpy(item->entry.data, data + CONVOY_FAR_FRAME_HEAD_BYTES, length);
 }
 
 /* Out of memory: dropped, retries and deadlines are for this. */
@@ -70,7 +68,6 @@ static void on_frame(void *user, uint32_t peer, const void *data, size_t bytes)
     struct convoy_far_item *item = convoy_memory_zalloc(sizeof *item);
     if (item != NULL) {
         item->peer = peer;
-        item->is_frame = true;
         take_frame(item, data, bytes);
         queue_add(user, item);
     }
@@ -78,12 +75,14 @@ static void on_frame(void *user, uint32_t peer, const void *data, size_t bytes)
 
 static void on_event(void *user, const struct convoy_bulk_event *event)
 {
-    bool is_of_use = event->kind == CONVOY_BULK_ENDED || event->kind == CONVOY_BULK_DOWN;
-    struct convoy_far_item *item = is_of_use ? convoy_memory_zalloc(sizeof *item) : NULL;
-    if (item != NULL) {
-        item->peer = event->peer;
-        item->event = *event;
-        queue_add(user, item);
+    struct convoy_far *far = user;
+    if (event->kind == CONVOY_BULK_ENDED || event->kind == CONVOY_BULK_RELEASED) {
+        convoy_far_push_event(far, event);
+    } else if (event->kind == CONVOY_BULK_DOWN) {
+        (void)pthread_mutex_lock(&far->lock);
+        far->peers[event->peer].is_down = true;
+        far->has_words = true;
+        (void)pthread_mutex_unlock(&far->lock);
     }
 }
 
@@ -125,7 +124,14 @@ static void destroy(struct convoy_far *far)
         far->raws = raw->next;
         convoy_memory_free(raw);
     }
+    while (far->spare_frames != NULL) {
+        struct convoy_far_frame *frame = far->spare_frames;
+        far->spare_frames = frame->spare;
+        convoy_memory_free(frame);
+    }
     convoy_landings_destroy(far->landings);
+    convoy_memory_free(far->pushes);
+    convoy_memory_free(far->peers);
     (void)pthread_mutex_destroy(&far->lock);
     convoy_memory_free(far);
 }
@@ -138,7 +144,15 @@ static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, s
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for peers on other hosts");
     }
     (void)pthread_mutex_init(&far->lock, NULL);
+    far->last_command = &far->first_command;
     far->landings = convoy_landings_create(count);
+    far->peers = convoy_memory_array(engine->options.peer_max, sizeof *far->peers);
+    far->pushes = convoy_memory_array(count, sizeof *far->pushes);
+    far->push_count = far->pushes != NULL ? count : 0;
+    for (uint32_t i = far->push_count; i-- > 0;) {
+        far->pushes[i].next_free = far->free_pushes;
+        far->free_pushes = &far->pushes[i];
+    }
     const struct convoy_bulk_options options = {
         .runtime = engine->runtime,
         .peer_count = engine->options.peer_max,
@@ -146,8 +160,9 @@ static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, s
         .ops = {.resolve = on_resolve, .landed = on_landed, .frame = on_frame, .event = on_event},
         .user = far,
     };
-    int32_t status = far->landings != NULL ? convoy_bulk_open(&options, &far->bulk, error)
-                                           : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u landings", count);
+    bool has_memory = far->landings != NULL && far->peers != NULL && far->pushes != NULL;
+    int32_t status = has_memory ? convoy_bulk_open(&options, &far->bulk, error)
+                                : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u landings and pushes", count);
     if (status != CONVOY_OK) {
         destroy(far);
         return convoy_error_prefix(error, status, "peers on other hosts are reached over UCX");
@@ -180,6 +195,7 @@ int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error)
 void convoy_far_close(struct convoy_xfer *engine)
 {
     if (engine->far != NULL) {
+        convoy_far_flush(engine);
         convoy_bulk_close(engine->far->bulk, convoy_deadline_after(convoy_now_ns(), CLOSE_NS));
         destroy(engine->far);
         engine->far = NULL;
@@ -194,7 +210,7 @@ static void take_down(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
     char transports[8];
     convoy_bulk_transports(engine->far->bulk, (uint32_t)(peer - engine->peers), transports, sizeof transports);
     if (transports[0] == '\0') {
-        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, true);
+        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
     }
 }
 
@@ -202,18 +218,37 @@ static void take_item(struct convoy_xfer *engine, const struct convoy_far_item *
 {
     struct convoy_xfer_peer *peer = &engine->peers[item->peer];
     bool is_up = peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far;
-    if (!item->is_frame && item->event.kind == CONVOY_BULK_ENDED) {
-        convoy_far_stream_ended(engine, &item->event);
-    } else if (!is_up) {
-        CONVOY_XFER_NOTE(engine, replies_late);
-    } else if (!item->is_frame) {
-        take_down(engine, peer);
-    } else if (item->is_malformed) {
+    if (is_up && item->is_malformed) {
         (void)convoy_xfer_take(engine, peer, NULL);
-    } else if (item->incarnation == peer->incarnation) {
+    } else if (is_up && item->incarnation == peer->incarnation) {
         (void)convoy_xfer_take(engine, peer, &item->entry);
     } else {
         CONVOY_XFER_NOTE(engine, replies_late);
+    }
+}
+
+/* Who is down, or was parted with: behind all that they have said. */
+static void take_words(struct convoy_xfer *engine)
+{
+    struct convoy_far *far = engine->far;
+    (void)pthread_mutex_lock(&far->lock);
+    bool has_words = far->has_words;
+    far->has_words = false;
+    (void)pthread_mutex_unlock(&far->lock);
+    for (uint32_t i = 0; has_words && i < engine->peer_top; i++) {
+        struct convoy_xfer_peer *peer = &engine->peers[i];
+        (void)pthread_mutex_lock(&far->lock);
+        bool is_down = far->peers[i].is_down;
+        bool is_gone = far->peers[i].is_gone;
+        far->peers[i].is_down = far->peers[i].is_gone = false;
+        (void)pthread_mutex_unlock(&far->lock);
+        if (is_down && peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far) {
+            take_down(engine, peer);
+        }
+        if (is_gone && peer->is_parting) {
+            peer->is_parting = false;
+            convoy_xfer_peer_end(engine, peer, peer->state, true);
+        }
     }
 }
 
@@ -223,7 +258,7 @@ static void end_cut(struct convoy_xfer *engine, uint64_t now_ns)
     for (uint32_t i = 0; engine->far->cut_count != 0 && i < engine->peer_top; i++) {
         struct convoy_xfer_peer *peer = &engine->peers[i];
         if (peer->cut_ns != 0 && peer->cut_ns <= now_ns) {
-            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, true);
+            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
         } else if (peer->cut_ns != 0) {
             convoy_xfer_timer(engine, peer->cut_ns);
         }
@@ -254,8 +289,13 @@ void convoy_far_pump(struct convoy_xfer *engine)
         take_item(engine, item);
         convoy_memory_free(item);
     }
+    take_words(engine);
+    convoy_far_take_news(engine);
     while (convoy_landing_whole(far->landings, &owner, &number)) {
         convoy_far_landed(engine, owner, number);
+    }
+    while (convoy_landing_quiet(far->landings, &owner, &number)) {
+        convoy_far_quiet(engine, owner, number);
     }
     flush_all(engine);
 }
@@ -279,32 +319,33 @@ void convoy_far_cut(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 
 static bool put(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry)
 {
-    uint8_t frame[FRAME_HEAD_BYTES + CONVOY_RING_DATA_BYTES] = {0};
+    uint8_t frame[CONVOY_FAR_FRAME_HEAD_BYTES + CONVOY_RING_DATA_BYTES] = {0};
     if (peer->is_shy) {
         return false;
     }
     convoy_bytes_put_u16(frame, entry->type);
     convoy_bytes_put_u16(frame + 2, entry->length);
     convoy_bytes_put_u64(frame + 8, engine->incarnation);
-    memcpy(frame + FRAME_HEAD_BYTES, entry->data, entry->length);
-    int32_t status = convoy_bulk_frame(engine->far->bulk, (uint32_t)(peer - engine->peers), frame,
-                                       FRAME_HEAD_BYTES + entry->length, NULL);
-    return status != CONVOY_LIMIT && status != CONVOY_NO_MEMORY;
+    memcpy(frame + CONVOY_FAR_FRAME_HEAD_BYTES, entry->data, entry->length);
+    return convoy_far_frame(engine, (uint32_t)(peer - engine->peers), frame, CONVOY_FAR_FRAME_HEAD_BYTES + entry->length);
 }
 
+/* What it may still touch is known to be free when the connection was ended, by whoever gives the lock up. */
 static bool part(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 {
     uint32_t index = (uint32_t)(peer - engine->peers);
     engine->far->cut_count -= peer->cut_ns != 0;
     peer->cut_ns = 0;
-    convoy_bulk_disconnect(engine->far->bulk, index);
+    peer->is_parting = true;
+    convoy_far_part(engine, index);
     convoy_far_raw_drop(engine, index, 0);
-    return true;
+    return false;
 }
 
 const struct convoy_lane convoy_lane_far = {
     .name = "far",
     .is_far = true,
+    .may_be_early = true,
     .put = put,
     .load = convoy_far_load,
     .send_ended = convoy_far_send_ended,

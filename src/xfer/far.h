@@ -11,11 +11,17 @@
  *
  *   by descriptor (ASK, GRANT) and to an address (RAW) the same, where ROOM answers GRANT or RAW
  *
- * A sender that ends early stops its streams, which makes its source free at once, and says WITHDRAW; a receiver that does so
- * closes its landing, after which nothing lands any more. So neither side's memory waits for the other's word.
+ * A sender that ends early stops its streams, which makes its source free as soon as the chunk under its hands is out, and says
+ * WITHDRAW; a receiver that does so closes its landing, after which nothing lands any more but a chunk that is just being
+ * copied. So neither side's memory waits for the other's word.
  *
- * Bulk is opened when the first such peer comes. Its callbacks only queue: whoever works on the engine takes from the queue,
- * under the engine's lock, which is never held while bulk makes progress. Lock order: engine, bulk, landings or queue.
+ * A large payload with a stage of its own is offered while it is being staged, and goes as far as it is; its descriptor follows
+ * when all of it is staged.
+ *
+ * Bulk is opened when the first such peer comes. Its lock owns UCX's worker, and is never waited for under the engine's lock:
+ * what the engine wants is written down (xfer/far_outbox.c) and carried out by whoever gives the engine's lock up, and bulk's
+ * callbacks only queue what whoever works on the engine takes. Lock order: engine, then landings or queue; bulk, then landings
+ * or queue.
  */
 #ifndef CONVOY_XFER_FAR_H
 #define CONVOY_XFER_FAR_H
@@ -25,11 +31,86 @@
 #include "xfer/landing.h"
 #include "xfer/parts.h"
 
+#include <stddef.h>
+
 #define CONVOY_FAR_ADDRESS_BYTES (16u << 10) /* longest bulk address */
 #define CONVOY_FAR_NOTE_BYTES (64u << 20)    /* longest descriptor */
 #define CONVOY_FAR_DONE 256u
 
 struct convoy_far_item; /* what a callback has queued */
+
+enum convoy_far_wish { CONVOY_FAR_FRAME = 0, CONVOY_FAR_START, CONVOY_FAR_STOP, CONVOY_FAR_PART, CONVOY_FAR_POKE };
+
+/* Something that bulk is to do. Lies in what it is about. */
+struct convoy_far_command {
+    struct convoy_far_command *next;
+    enum convoy_far_wish kind;
+    uint32_t peer;
+    bool is_queued;
+};
+
+#define CONVOY_FAR_OF(command, type, member) ((type *)(void *)((char *)(command)-offsetof(type, member)))
+#define CONVOY_FAR_FRAME_HEAD_BYTES 16u /* type 2 | length 2 | zero 4 | incarnation of the sender 8 */
+
+struct convoy_far_frame {
+    struct convoy_far_command command;
+    struct convoy_far_frame *spare;
+    size_t bytes;
+    uint8_t data[CONVOY_FAR_FRAME_HEAD_BYTES + CONVOY_RING_DATA_BYTES];
+};
+
+/* What is pushed, and where to. */
+struct convoy_far_source {
+    uint32_t peer;
+    uint64_t owner; /* whose it is: a transfer's handle, or the cookie of an order */
+    uint64_t landing;
+    uint64_t generation;
+    uint64_t offset;
+    const void *data;
+    uint64_t bytes;
+    const _Atomic uint64_t *ready; /* as in convoy_bulk_send */
+};
+
+struct convoy_far_push {
+    struct convoy_far_command start;
+    struct convoy_far_command stop;
+    struct convoy_far_source source;
+    uint32_t generation; /* of its id */
+    /* under the engine's lock */
+    bool is_used;
+    bool is_reading; /* the source */
+    bool is_told;    /* to its owner, that it has ended */
+    struct convoy_far_push *next_free;
+    /* of the one thread that carries out */
+    uint64_t stream;
+    /* under the lock of the queue */
+    bool is_listed;
+    bool is_released;
+    bool has_ended;
+    int32_t status;
+    uint64_t lost_bytes;
+    struct convoy_far_push *next_news;
+};
+
+/* News of a push. */
+struct convoy_far_end {
+    uint32_t peer;
+    uint64_t owner;
+    uint64_t push;
+    uint64_t bytes;
+    uint64_t lost_bytes;
+    int32_t status;
+    bool has_ended;
+    bool is_released;
+};
+
+/* One peer's place. Under the lock of the queue. */
+struct convoy_far_place {
+    struct convoy_far_command part;
+    size_t queued_bytes; /* frames written down */
+    bool is_down;        /* bulk says so */
+    bool is_gone;        /* it was parted with: nothing of ours is touched any more */
+};
 
 /* Bytes for an address here, on their way in. */
 struct convoy_far_raw {
@@ -40,6 +121,8 @@ struct convoy_far_raw {
     uint64_t landing;
     uint64_t generation;
     uint64_t deadline_ns;
+    bool is_closing; /* it is over, but a chunk is still on its way in */
+    uint64_t written_bytes;
 };
 
 /* An order that was carried out. */
@@ -52,9 +135,20 @@ struct convoy_far_done {
 struct convoy_far {
     struct convoy_bulk *bulk;
     struct convoy_landings *landings;
-    pthread_mutex_t lock; /* of the queue */
+    pthread_mutex_t lock; /* of the queues, there and back */
     struct convoy_far_item *first;
     struct convoy_far_item *last;
+    struct convoy_far_command *first_command;
+    struct convoy_far_command **last_command;
+    struct convoy_far_command poke;
+    struct convoy_far_frame *spare_frames;
+    struct convoy_far_place *peers; /* [options.peer_max] */
+    struct convoy_far_push *pushes;
+    uint32_t push_count;
+    struct convoy_far_push *free_pushes;
+    struct convoy_far_push *news;
+    bool has_words;   /* some peer is down or gone */
+    bool is_flushing; /* a thread carries out what was written down */
     struct convoy_far_raw *raws;
     struct convoy_far_done done[CONVOY_FAR_DONE]; /* the last ones, for orders that are said again */
     uint32_t done_count;
@@ -75,20 +169,47 @@ void convoy_far_timers(struct convoy_xfer *engine, uint64_t now_ns);
 /* The TCP connection has ended: what the peer has said before may still be on its way. */
 void convoy_far_cut(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
 
+/* -- far_open.c: opening by a thread of its own -- */
+/* OK: it is open. IN_PROGRESS: it is being opened; the progress thread is kicked when that is over. Else as far_open, once for
+ * each time that it was tried. [progress thread, no lock] */
+int32_t convoy_far_open_elsewhere(struct convoy_xfer *engine, struct convoy_error *error);
+/* Waits for the thread, if there is one. [no lock] */
+void convoy_far_opener_join(struct convoy_xfer *engine);
+
 /* -- far_connect.c -- */
 /* The connector's part, on the host's thread; takes the stream's descriptor on OK. [no lock] */
 int32_t convoy_far_join(struct convoy_xfer *engine, struct convoy_frame_stream *stream, const struct convoy_wait *wait,
                         const struct convoy_introduction *theirs, convoy_peer *peer_out, struct convoy_error *error);
-/* The listener's, which has got the address; takes the descriptor on OK. [lock] */
+/* The listener's, which has got the address; takes the descriptor on OK. [no lock] */
 int32_t convoy_far_admit(struct convoy_xfer *engine, struct convoy_frame_stream *stream,
                          const struct convoy_introduction *theirs, const struct convoy_frame *frame,
                          struct convoy_error *error);
 
+/* -- far_outbox.c: what bulk is to do -- */
+/* false: there is no room for it now. */
+bool convoy_far_frame(struct convoy_xfer *engine, uint32_t peer, const uint8_t *data, size_t bytes);
+/* Ends the connection; is_gone follows. */
+void convoy_far_part(struct convoy_xfer *engine, uint32_t peer);
+/* More of some source is ready, or none will be. */
+void convoy_far_poke(struct convoy_xfer *engine);
+/* LIMIT: too many. Its news come by convoy_far_push_released and _ended, each once, in this order. */
+int32_t convoy_far_push_start(struct convoy_xfer *engine, const struct convoy_far_source *source, uint64_t *id_out,
+                              struct convoy_error *error);
+void convoy_far_push_stop(struct convoy_xfer *engine, uint64_t id);
+bool convoy_far_push_reads(const struct convoy_xfer *engine, uint64_t id);
+void convoy_far_push_event(struct convoy_far *far, const struct convoy_bulk_event *event); /* [no lock] */
+void convoy_far_take_news(struct convoy_xfer *engine);
+
 /* -- far_push.c: bytes that go out -- */
 void convoy_far_on_room(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_room *room);
 void convoy_far_send_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
-void convoy_far_stream_ended(struct convoy_xfer *engine, const struct convoy_bulk_event *event);
-/* Ends an order that a host thread has waited for: its source is read no more. */
+/* Its stage, which was followed, is done or has failed. */
+void convoy_far_source_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
+/* Whether its source is still read; then it stops that, and the send is given back when it has. */
+bool convoy_far_send_holds(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
+void convoy_far_push_released(struct convoy_xfer *engine, const struct convoy_far_end *end);
+void convoy_far_push_ended(struct convoy_xfer *engine, const struct convoy_far_end *end);
+/* Ends an order that a host thread has waited for: its source is read no more. Gives the lock up meanwhile. */
 void convoy_far_order_ended(struct convoy_xfer *engine, struct convoy_xfer_order *order);
 
 /* -- far_land.c: bytes that come in -- */
@@ -99,11 +220,14 @@ void convoy_far_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry 
 void convoy_far_load_repeat(struct convoy_xfer *engine, uint32_t peer, uint64_t serial);
 /* All bytes of a landing are there. */
 void convoy_far_landed(struct convoy_xfer *engine, uint64_t owner, uint64_t number);
+/* One that was closed under a chunk: nothing lands there any more. */
+void convoy_far_quiet(struct convoy_xfer *engine, uint64_t owner, uint64_t number);
 
 /* -- far_raw.c: bytes that come in for an address -- */
 void convoy_far_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_raw_order *raw,
                        int32_t status, const struct convoy_slot *slot);
 bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number);
+void convoy_far_raw_quiet(struct convoy_xfer *engine, uint64_t number);
 /* The sender has given it up. false: there is none. */
 bool convoy_far_raw_withdraw(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie);
 /* All of a peer, or all whose time has passed (peer NOBODY). */

@@ -108,12 +108,31 @@ void convoy_far_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry 
     say_room(engine, entry);
 }
 
-/* Nothing lands any more from the return on. */
+/* Nothing lands any more, but for a chunk that is just being copied: that counts as a copy of the load's own. */
 void convoy_far_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    convoy_landing_close(engine->far->landings, entry->landing);
+    bool is_quiet = convoy_landing_close(engine->far->landings, entry->landing);
     entry->landing = CONVOY_LANDING_NONE;
-    convoy_bulk_barrier(engine->far->bulk);
+    if (!is_quiet) {
+        entry->is_copying = true;
+        engine->copying_count++;
+    }
+}
+
+void convoy_far_quiet(struct convoy_xfer *engine, uint64_t owner, uint64_t number)
+{
+    struct convoy_xfer_entry *entry = owner != 0 ? convoy_xfer_entry_find(engine, owner, NULL) : NULL;
+    if (entry == NULL) {
+        convoy_far_raw_quiet(engine, number);
+        return;
+    }
+    entry->is_copying = false;
+    engine->copying_count--;
+    if (convoy_xfer_state_is_end(entry->state) && entry->state != CONVOY_TRANSFER_LOADED) {
+        convoy_xfer_load_give_back(engine, entry);
+    }
+    convoy_xfer_wake(engine);
+    convoy_xfer_entry_settle(engine, entry);
 }
 
 void convoy_far_load_repeat(struct convoy_xfer *engine, uint32_t peer, uint64_t serial)

@@ -16,29 +16,55 @@ static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *ra
 static struct convoy_far_raw *find(const struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)
 {
     struct convoy_far_raw *raw = engine->far->raws;
-    while (raw != NULL && (raw->peer != peer || raw->order.cookie != cookie)) {
+    while (raw != NULL && (raw->peer != peer || raw->order.cookie != cookie || raw->is_closing)) {
         raw = raw->next;
     }
     return raw;
 }
 
-/* Nothing lands any more from here on; the memory is its owner's again. */
-static void end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t written_bytes)
+/* The memory is its owner's again. */
+static void finish(struct convoy_xfer *engine, struct convoy_far_raw *raw)
 {
     struct convoy_far_raw **at = &engine->far->raws;
     while (*at != raw) {
         at = &(*at)->next;
     }
     *at = raw->next;
-    convoy_landing_close(engine->far->landings, raw->landing);
-    convoy_bulk_barrier(engine->far->bulk);
     if (raw->slot.lease != CONVOY_LEASE_NONE) {
-        convoy_xfer_slot_written(engine, &raw->slot, written_bytes);
+        convoy_xfer_slot_written(engine, &raw->slot, raw->written_bytes);
         (void)convoy_pool_unrefer(engine->pool, raw->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
     } else {
         engine->range_copies--;
     }
     convoy_memory_free(raw);
+}
+
+/* Nothing lands any more from here on, but a chunk that is just being copied. */
+static void end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t written_bytes)
+{
+    raw->written_bytes = written_bytes;
+    raw->is_closing = !convoy_landing_close(engine->far->landings, raw->landing);
+    if (!raw->is_closing) {
+        finish(engine, raw);
+    }
+}
+
+static struct convoy_far_raw *find_landing(const struct convoy_xfer *engine, uint64_t number, bool is_closing)
+{
+    struct convoy_far_raw *raw = engine->far->raws;
+    while (raw != NULL && (raw->landing != number || raw->is_closing != is_closing)) {
+        raw = raw->next;
+    }
+    return raw;
+}
+
+void convoy_far_raw_quiet(struct convoy_xfer *engine, uint64_t number)
+{
+    struct convoy_far_raw *raw = find_landing(engine, number, true);
+    if (raw != NULL) {
+        finish(engine, raw);
+        convoy_xfer_wake(engine);
+    }
 }
 
 static int32_t begin(struct convoy_xfer *engine, uint32_t peer, const struct convoy_raw_order *order,
@@ -101,10 +127,7 @@ void convoy_far_on_raw(struct convoy_xfer *engine, struct convoy_xfer_peer *peer
 
 bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number)
 {
-    struct convoy_far_raw *raw = engine->far->raws;
-    while (raw != NULL && raw->landing != number) {
-        raw = raw->next;
-    }
+    struct convoy_far_raw *raw = find_landing(engine, number, false);
     if (raw == NULL) {
         return false;
     }
@@ -132,6 +155,10 @@ void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now
     struct convoy_far_raw *raw = engine->far->raws;
     while (raw != NULL) {
         struct convoy_far_raw *next = raw->next;
+        if (raw->is_closing) { /* ends by itself */
+            raw = next;
+            continue;
+        }
         if (peer != CONVOY_XFER_NOBODY ? raw->peer == peer : raw->deadline_ns <= now_ns) {
             end(engine, raw, 0);
         } else if (peer == CONVOY_XFER_NOBODY) {

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the engine wants of its bulk. Under the engine's lock it is only written down; whoever gives that lock up carries it
+ * out, one thread at a time and in order, so that nothing is copied or handed to UCX under it. What comes of it is news, which
+ * whoever works on the engine takes under the lock again. Nothing here can fail for want of memory but a frame, which then
+ * stays where it waits.
+ */
+#include "xfer/far.h"
+
+#include "core/error.h"
+#include "core/memory.h"
+
+#include <string.h>
+
+/* -- writing down -------------------------------------------------------------------------------------------------- */
+
+static void queue(struct convoy_xfer *engine, struct convoy_far_command *command)
+{
+    struct convoy_far *far = engine->far;
+    (void)pthread_mutex_lock(&far->lock);
+    if (!command->is_queued) {
+        command->is_queued = true;
+        command->next = NULL;
+        *far->last_command = command;
+        far->last_command = &command->next;
+    }
+    (void)pthread_mutex_unlock(&far->lock);
+    engine->must_flush = true;
+}
+
+static struct convoy_far_frame *frame_take(struct convoy_far *far, uint32_t peer, size_t bytes)
+{
+    (void)pthread_mutex_lock(&far->lock);
+    struct convoy_far_frame *frame = far->spare_frames;
+    far->spare_frames = frame != NULL ? frame->spare : NULL;
+    far->peers[peer].queued_bytes += bytes;
+    (void)pthread_mutex_unlock(&far->lock);
+    frame = frame != NULL ? frame : convoy_memory_zalloc(sizeof *frame);
+    return frame;
+}
+
+static void frame_give_back(struct convoy_far *far, struct convoy_far_frame *frame, uint32_t peer, size_t bytes)
+{
+    (void)pthread_mutex_lock(&far->lock);
+    far->peers[peer].queued_bytes -= bytes;
+    if (frame != NULL) {
+        frame->spare = far->spare_frames;
+        far->spare_frames = frame;
+    }
+    (void)pthread_mutex_unlock(&far->lock);
+}
+
+/* Those on their way to bulk are counted until they are counted there, so what is refused here would be refused there. */
+static bool has_room(struct convoy_far *far, uint32_t peer, size_t bytes)
+{
+    (void)pthread_mutex_lock(&far->lock);
+    size_t waiting = far->peers[peer].queued_bytes + convoy_bulk_waiting(far->bulk, peer);
+    (void)pthread_mutex_unlock(&far->lock);
+    return waiting + bytes <= CONVOY_BULK_QUEUE_BYTES;
+}
+
+bool convoy_far_frame(struct convoy_xfer *engine, uint32_t peer, const uint8_t *data, size_t bytes)
+{
+    struct convoy_far *far = engine->far;
+    struct convoy_far_frame *frame = has_room(far, peer, bytes) ? frame_take(far, peer, bytes) : NULL;
+    if (frame == NULL) {
+        return false;
+    }
+    frame->command = (struct convoy_far_command){.kind = CONVOY_FAR_FRAME, .peer = peer};
+    frame->bytes = bytes;
+    memcpy(frame->data, data, bytes);
+    queue(engine, &frame->command);
+    return true;
+}
+
+void convoy_far_part(struct convoy_xfer *engine, uint32_t peer)
+{
+    struct convoy_far_command *part = &engine->far->peers[peer].part;
+    part->kind = CONVOY_FAR_PART;
+    part->peer = peer;
+    queue(engine, part);
+}
+
+void convoy_far_poke(struct convoy_xfer *engine)
+{
+    engine->far->poke.kind = CONVOY_FAR_POKE;
+    queue(engine, &engine->far->poke);
+}
+
+/* -- pushes -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t push_id(const struct convoy_far *far, const struct convoy_far_push *push)
+{
+    return (uint64_t)push->generation << 32 | (uint32_t)(push - far->pushes + 1);
+}
+
+static struct convoy_far_push *push_find(struct convoy_far *far, uint64_t id)
+{
+    uint32_t number = (uint32_t)id;
+    struct convoy_far_push *push = number - 1 < far->push_count ? &far->pushes[number - 1] : NULL;
+    return push != NULL && push->is_used && push->generation == id >> 32 ? push : NULL;
+}
+
+int32_t convoy_far_push_start(struct convoy_xfer *engine, const struct convoy_far_source *source, uint64_t *id_out,
+                              struct convoy_error *error)
+{
+    struct convoy_far *far = engine->far;
+    struct convoy_far_push *push = far->free_pushes;
+    if (push == NULL) {
+        return convoy_error_set(error, CONVOY_LIMIT, "%u pushes are under way, as many as transfer_max allows", far->push_count);
+    }
+    far->free_pushes = push->next_free;
+    uint32_t generation = push->generation + 1;
+    *push = (struct convoy_far_push){.generation = generation != 0 ? generation : 1,
+                                     .is_used = true,
+                                     .is_reading = true,
+                                     .source = *source,
+                                     .start = {.kind = CONVOY_FAR_START, .peer = source->peer},
+                                     .stop = {.kind = CONVOY_FAR_STOP, .peer = source->peer}};
+    *id_out = push_id(far, push);
+    queue(engine, &push->start);
+    return CONVOY_OK;
+}
+
+void convoy_far_push_stop(struct convoy_xfer *engine, uint64_t id)
+{
+    struct convoy_far_push *push = push_find(engine->far, id);
+    if (push != NULL) {
+        queue(engine, &push->stop);
+    }
+}
+
+bool convoy_far_push_reads(const struct convoy_xfer *engine, uint64_t id)
+{
+    const struct convoy_far_push *push = engine->far != NULL ? push_find(engine->far, id) : NULL;
+    return push != NULL && push->is_reading;
+}
+
+/* -- news ---------------------------------------------------------------------------------------------------------- */
+
+/* Under the lock of the queue. */
+static void push_list(struct convoy_far *far, struct convoy_far_push *push)
+{
+    if (!push->is_listed) {
+        push->is_listed = true;
+        push->next_news = far->news;
+        far->news = push;
+    }
+}
+
+void convoy_far_push_event(struct convoy_far *far, const struct convoy_bulk_event *event)
+{
+    struct convoy_far_push *push = &far->pushes[(uint32_t)event->cookie - 1];
+    (void)pthread_mutex_lock(&far->lock);
+    push->is_released = true;
+    if (event->kind == CONVOY_BULK_ENDED) {
+        push->has_ended = true;
+        push->status = event->status;
+        push->lost_bytes = event->lost_bytes;
+    }
+    push_list(far, push);
+    (void)pthread_mutex_unlock(&far->lock);
+}
+
+static struct convoy_far_push *news_take(struct convoy_far *far, struct convoy_far_end *end_out, bool *must_free_out)
+{
+    (void)pthread_mutex_lock(&far->lock);
+    struct convoy_far_push *push = far->news;
+    if (push != NULL) {
+        far->news = push->next_news;
+        push->is_listed = false;
+        *must_free_out = push->has_ended && !push->stop.is_queued; /* else it is news once more when it was stopped */
+        *end_out = (struct convoy_far_end){.peer = push->source.peer,
+                                           .owner = push->source.owner,
+                                           .push = push_id(far, push),
+                                           .bytes = push->source.bytes,
+                                           .lost_bytes = push->lost_bytes,
+                                           .status = push->status,
+                                           .has_ended = push->has_ended,
+                                           .is_released = push->is_released};
+    }
+    (void)pthread_mutex_unlock(&far->lock);
+    return push;
+}
+
+void convoy_far_take_news(struct convoy_xfer *engine)
+{
+    struct convoy_far *far = engine->far;
+    struct convoy_far_push *push;
+    struct convoy_far_end end;
+    bool must_free = false;
+    while ((push = news_take(far, &end, &must_free)) != NULL) {
+        bool is_first = end.has_ended && !push->is_told;
+        bool was_reading = push->is_reading;
+        push->is_told = push->is_told || end.has_ended;
+        push->is_reading = push->is_reading && !end.is_released;
+        if (must_free) {
+            push->is_used = false;
+            push->next_free = far->free_pushes;
+            far->free_pushes = push;
+        }
+        if (was_reading && end.is_released) {
+            convoy_far_push_released(engine, &end);
+        }
+        if (is_first) {
+            convoy_far_push_ended(engine, &end);
+        }
+    }
+}
+
+/* -- carrying out -------------------------------------------------------------------------------------------------- */
+
+/* What does not start ends at once. */
+static void run_start(struct convoy_far *far, struct convoy_far_push *push)
+{
+    const struct convoy_far_source *source = &push->source;
+    const struct convoy_bulk_piece piece = {.data = source->data, .bytes = source->bytes};
+    const struct convoy_bulk_send send = {.peer = source->peer,
+                                          .transfer = source->landing,
+                                          .generation = source->generation,
+                                          .offset = source->offset,
+                                          .pieces = &piece,
+                                          .piece_count = 1,
+                                          .ready = source->ready,
+                                          .cookie = push_id(far, push)};
+    struct convoy_bulk_event event = {.kind = CONVOY_BULK_ENDED, .cookie = send.cookie, .lost_bytes = source->bytes};
+    event.status = convoy_bulk_send(far->bulk, &send, &push->stream, NULL);
+    if (event.status != CONVOY_OK) {
+        convoy_far_push_event(far, &event);
+    }
+}
+
+static void run_stop(struct convoy_far *far, struct convoy_far_push *push)
+{
+    (void)convoy_bulk_abort(far->bulk, push->stream, NULL);
+    (void)pthread_mutex_lock(&far->lock);
+    push->stop.is_queued = false;
+    push_list(far, push); /* it may have waited for this to be free */
+    (void)pthread_mutex_unlock(&far->lock);
+}
+
+static void run_part(struct convoy_far *far, uint32_t peer)
+{
+    convoy_bulk_disconnect(far->bulk, peer);
+    (void)pthread_mutex_lock(&far->lock);
+    far->peers[peer].is_gone = true;
+    far->has_words = true;
+    (void)pthread_mutex_unlock(&far->lock);
+}
+
+static void run_frame(struct convoy_far *far, struct convoy_far_frame *frame)
+{
+    uint32_t peer = frame->command.peer;
+    (void)convoy_bulk_frame(far->bulk, peer, frame->data, frame->bytes, NULL); /* lost with its connection, or retried */
+    frame_give_back(far, frame, peer, frame->bytes);
+}
+
+static void run(struct convoy_far *far, struct convoy_far_command *command)
+{
+    switch (command->kind) {
+    case CONVOY_FAR_FRAME:
+        run_frame(far, CONVOY_FAR_OF(command, struct convoy_far_frame, command));
+        break;
+    case CONVOY_FAR_START:
+        run_start(far, CONVOY_FAR_OF(command, struct convoy_far_push, start));
+        break;
+    case CONVOY_FAR_STOP:
+        run_stop(far, CONVOY_FAR_OF(command, struct convoy_far_push, stop));
+        break;
+    case CONVOY_FAR_PART:
+        run_part(far, command->peer);
+        break;
+    case CONVOY_FAR_POKE:
+        convoy_bulk_poke(far->bulk);
+        break;
+    }
+}
+
+static struct convoy_far_command *command_take(struct convoy_far *far)
+{
+    struct convoy_far_command *command = far->first_command;
+    if (command != NULL) {
+        far->first_command = command->next;
+        far->last_command = command->next != NULL ? far->last_command : &far->first_command;
+        command->is_queued = command->kind == CONVOY_FAR_STOP; /* a push is nobody else's while it is being stopped */
+    }
+    return command;
+}
+
+/* Another thread that is at it takes what came since, too. */
+void convoy_far_flush(struct convoy_xfer *engine)
+{
+    struct convoy_far *far = engine->far;
+    struct convoy_far_command *command;
+    (void)pthread_mutex_lock(&far->lock);
+    if (far->is_flushing) {
+        (void)pthread_mutex_unlock(&far->lock);
+        return;
+    }
+    far->is_flushing = true;
+    while ((command = command_take(far)) != NULL) {
+        (void)pthread_mutex_unlock(&far->lock);
+        run(far, command);
+        (void)pthread_mutex_lock(&far->lock);
+    }
+    far->is_flushing = false;
+    bool has_news = far->news != NULL || far->has_words;
+    (void)pthread_mutex_unlock(&far->lock);
+    if (has_news) { /* whoever sleeps is not woken by the network for that */
+        convoy_xfer_lock(engine);
+        convoy_xfer_kick(engine);
+        convoy_xfer_unlock(engine);
+    }
+}
