@@ -256,7 +256,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_rules
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_rules
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_relay
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o

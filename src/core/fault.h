@@ -118,7 +118,6 @@
     X(completion_told_again)                                                                                           \
     X(landing_closed_busy)         /* a chunk is on its way into memory that is given away */                          \
     X(mark_not_followed)           /* bytes are pushed before they are staged */                                       \
-    X(returned_while_pushed)       /* a source is given away while it is read */                                       \
     X(number_before_entry)                                                                                             \
     X(produced_believed)           /* instead of the entry's own number */                                             \
     X(overlap_not_checked)                                                                                             \

@@ -133,7 +133,7 @@ static void stop_pushes(struct convoy_xfer *engine, const struct convoy_xfer_ent
 
 bool convoy_far_send_holds(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (!is_read(engine, entry) || CONVOY_MUTATED(returned_while_pushed)) {
+    if (!is_read(engine, entry)) {
         return false;
     }
     if (!entry->is_return_due) { /* of one that the peer says to have, too: it is not believed */
