@@ -178,6 +178,10 @@ uint64_t convoy_bulk_wake_ns(struct convoy_bulk *bulk);
 /* Progress, then sleep until something happens or the deadline. [any thread] */
 void convoy_bulk_sleep(struct convoy_bulk *bulk, uint64_t deadline_ns);
 
+/* Whether the peer is connected; whether UCX has nothing of a connection to it any more. [any thread] */
+bool convoy_bulk_is_up(struct convoy_bulk *bulk, uint32_t peer);
+bool convoy_bulk_is_closed(struct convoy_bulk *bulk, uint32_t peer);
+
 /* What the endpoint goes over, such as "tcp/eth0"; "" = there is none. [any thread] */
 void convoy_bulk_transports(const struct convoy_bulk *bulk, uint32_t peer, char *text_out, size_t bytes);
 

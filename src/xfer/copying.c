@@ -58,19 +58,19 @@ static uint64_t clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
 }
 
 /* Moves the mark, and what is pushed as far as that. false: the stage was given up meanwhile, nobody needs the rest. */
-static bool mark(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now)
+static bool mark(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now)
 {
     bool is_wanted = atomic_compare_exchange_strong_explicit(convoy_xfer_stage_mark(entry), before, now,
                                                              memory_order_release, memory_order_relaxed);
     *before = is_wanted ? now : *before;
     if (is_wanted && entry->is_followed) {
-        (void)convoy_bulk_progress(engine->far->bulk); /* unless another thread is at it */
+        convoy_far_staged(engine);
     }
     return is_wanted;
 }
 
 /* One tensor in chunks, so that a reader can follow. false: given up. */
-static bool copy_dense(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
+static bool copy_dense(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
                        const struct convoy_copy_piece *piece, uint64_t *marked)
 {
     uint8_t *to = (uint8_t *)entry->slot.address + piece->to;
@@ -87,7 +87,7 @@ static bool copy_dense(const struct convoy_xfer *engine, struct convoy_xfer_entr
     return true;
 }
 
-static void copy_stage(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+static void copy_stage(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     uint8_t *slot = entry->slot.address;
     uint64_t marked = 0;

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ROUNDS_MAX 64u       /* of progress before what came is looked at */
 #define CUT_NS (200 * CONVOY_NS_PER_MS)
 #define CLOSE_NS (500 * CONVOY_NS_PER_MS)
 
@@ -65,6 +64,11 @@ static void take_frame(struct convoy_far_item *item, const uint8_t *data, size_t
 /* Out of memory: dropped, retries and deadlines are for this. */
 static void on_frame(void *user, uint32_t peer, const void *data, size_t bytes)
 {
+    if (bytes > CONVOY_FAR_FRAME_HEAD_BYTES && convoy_bytes_u16(data) == CONVOY_FAR_KEY_TYPE) {
+        convoy_far_take_key(user, peer, (const uint8_t *)data + CONVOY_FAR_FRAME_HEAD_BYTES,
+                            bytes - CONVOY_FAR_FRAME_HEAD_BYTES);
+        return;
+    }
     struct convoy_far_item *item = convoy_memory_zalloc(sizeof *item);
     if (item != NULL) {
         item->peer = peer;
@@ -76,9 +80,9 @@ static void on_frame(void *user, uint32_t peer, const void *data, size_t bytes)
 static void on_event(void *user, const struct convoy_bulk_event *event)
 {
     struct convoy_far *far = user;
-    if (event->kind == CONVOY_BULK_ENDED || event->kind == CONVOY_BULK_RELEASED) {
+    if (event->kind == CONVOY_BULK_ENDED || event->kind == CONVOY_BULK_RELEASED || event->kind == CONVOY_BULK_MOVED) {
         convoy_far_push_event(far, event);
-    } else if (event->kind == CONVOY_BULK_DOWN) {
+    } else if (event->kind == CONVOY_BULK_DOWN && !convoy_bulk_is_up(far->bulk, event->peer)) { /* not one of before */
         (void)pthread_mutex_lock(&far->lock);
         far->peers[event->peer].is_down = true;
         far->has_words = true;
@@ -145,6 +149,7 @@ static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, s
     }
     (void)pthread_mutex_init(&far->lock, NULL);
     far->last_command = &far->first_command;
+    far->rma = convoy_far_rma_kind(engine);
     far->landings = convoy_landings_create(count);
     far->peers = convoy_memory_array(engine->options.peer_max, sizeof *far->peers);
     far->pushes = convoy_memory_array(count, sizeof *far->pushes);
@@ -157,6 +162,8 @@ static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, s
         .runtime = engine->runtime,
         .peer_count = engine->options.peer_max,
         .stream_count = count < CONVOY_BULK_STREAMS_MAX ? count : CONVOY_BULK_STREAMS_MAX,
+        .with_rma = far->rma != CONVOY_LINK_RMA_NEVER,
+        .without_peer_errors = far->rma == CONVOY_LINK_RMA_ALLOCATED, /* shared memory: the TCP connection tells */
         .ops = {.resolve = on_resolve, .landed = on_landed, .frame = on_frame, .event = on_event},
         .user = far,
     };
@@ -167,6 +174,7 @@ static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, s
         destroy(far);
         return convoy_error_prefix(error, status, "peers on other hosts are reached over UCX");
     }
+    convoy_far_rma_register(engine, far);
     *far_out = far;
     return CONVOY_OK;
 }
@@ -192,10 +200,26 @@ int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error)
     return status;
 }
 
+/* A put that does not come to its end keeps its key: it is never given back then. */
+static void close_keys(struct convoy_xfer *engine)
+{
+    struct convoy_far *far = engine->far;
+    uint64_t end_ns = convoy_deadline_after(convoy_now_ns(), CLOSE_NS);
+    for (uint32_t i = 0; i < engine->options.peer_max; i++) {
+        while (!convoy_far_put_drop(far, i) && convoy_now_ns() < end_ns) {
+            convoy_bulk_sleep(far->bulk, end_ns);
+            convoy_far_work(engine);
+        }
+    }
+}
+
 void convoy_far_close(struct convoy_xfer *engine)
 {
     if (engine->far != NULL) {
         convoy_far_flush(engine);
+        close_keys(engine);
+        convoy_far_rma_forget(engine, CONVOY_XFER_NOBODY);
+        convoy_bulk_memory_close(engine->far->memory);
         convoy_bulk_close(engine->far->bulk, convoy_deadline_after(convoy_now_ns(), CLOSE_NS));
         destroy(engine->far);
         engine->far = NULL;
@@ -203,16 +227,6 @@ void convoy_far_close(struct convoy_xfer *engine)
 }
 
 /* -- taking what came ---------------------------------------------------------------------------------------------- */
-
-/* One that is left over from an earlier peer of that place has no endpoint any more to be told about. */
-static void take_down(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
-{
-    char transports[8];
-    convoy_bulk_transports(engine->far->bulk, (uint32_t)(peer - engine->peers), transports, sizeof transports);
-    if (transports[0] == '\0') {
-        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
-    }
-}
 
 static void take_item(struct convoy_xfer *engine, const struct convoy_far_item *item)
 {
@@ -242,11 +256,13 @@ static void take_words(struct convoy_xfer *engine)
         bool is_gone = far->peers[i].is_gone;
         far->peers[i].is_down = far->peers[i].is_gone = false;
         (void)pthread_mutex_unlock(&far->lock);
-        if (is_down && peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far) {
-            take_down(engine, peer);
+        bool is_settled = peer->tcp_fd >= 0 || peer->cut_ns != 0; /* else it is being connected: an earlier one was meant */
+        if (is_down && is_settled && peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far) {
+            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
         }
         if (is_gone && peer->is_parting) {
             peer->is_parting = false;
+            convoy_far_rma_forget(engine, i);
             convoy_xfer_peer_end(engine, peer, peer->state, true);
         }
     }
@@ -282,8 +298,7 @@ void convoy_far_pump(struct convoy_xfer *engine)
     uint64_t owner;
     uint64_t number;
     convoy_xfer_unlock(engine);
-    for (uint32_t i = 0; i < ROUNDS_MAX && convoy_bulk_progress(far->bulk) != 0; i++) {
-    }
+    convoy_far_work(engine);
     convoy_xfer_lock(engine);
     while ((item = queue_take(far)) != NULL) {
         take_item(engine, item);
@@ -328,6 +343,14 @@ static bool put(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const
     convoy_bytes_put_u64(frame + 8, engine->incarnation);
     memcpy(frame + CONVOY_FAR_FRAME_HEAD_BYTES, entry->data, entry->length);
     return convoy_far_frame(engine, (uint32_t)(peer - engine->peers), frame, CONVOY_FAR_FRAME_HEAD_BYTES + entry->length);
+}
+
+/* It is connected now, too. */
+void convoy_far_hello(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
+{
+    if (peer->lane->is_far) {
+        convoy_far_rma_hello(engine, (uint32_t)(peer - engine->peers));
+    }
 }
 
 /* What it may still touch is known to be free when the connection was ended, by whoever gives the lock up. */

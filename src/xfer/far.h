@@ -27,19 +27,32 @@
 #define CONVOY_XFER_FAR_H
 
 #include "net/bulk.h"
+#include "net/bulk_rma.h"
 #include "net/frame.h"
+#include "net/link_rma.h"
 #include "xfer/landing.h"
 #include "xfer/parts.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
 #define CONVOY_FAR_ADDRESS_BYTES (16u << 10) /* longest bulk address */
 #define CONVOY_FAR_NOTE_BYTES (64u << 20)    /* longest descriptor */
 #define CONVOY_FAR_DONE 256u
 
 struct convoy_far_item; /* what a callback has queued */
+struct convoy_far_landing_put; /* xfer/far_rma.c */
 
-enum convoy_far_wish { CONVOY_FAR_FRAME = 0, CONVOY_FAR_START, CONVOY_FAR_STOP, CONVOY_FAR_PART, CONVOY_FAR_POKE };
+enum convoy_far_wish {
+    CONVOY_FAR_FRAME = 0,
+    CONVOY_FAR_START,
+    CONVOY_FAR_STOP,
+    CONVOY_FAR_MORE, /* a piece of a put is done */
+    CONVOY_FAR_PART,
+    CONVOY_FAR_POKE,
+    CONVOY_FAR_KEY,
+};
 
 /* Something that bulk is to do. Lies in what it is about. */
 struct convoy_far_command {
@@ -51,6 +64,7 @@ struct convoy_far_command {
 
 #define CONVOY_FAR_OF(command, type, member) ((type *)(void *)((char *)(command)-offsetof(type, member)))
 #define CONVOY_FAR_FRAME_HEAD_BYTES 16u /* type 2 | length 2 | zero 4 | incarnation of the sender 8 */
+#define CONVOY_FAR_KEY_TYPE 0x4b65u     /* no notice: the key of the sender's pool (net/bulk_rma.h) */
 
 struct convoy_far_frame {
     struct convoy_far_command command;
@@ -69,11 +83,14 @@ struct convoy_far_source {
     const void *data;
     uint64_t bytes;
     const _Atomic uint64_t *ready; /* as in convoy_bulk_send */
+    bool is_put;                   /* into the receiver's memory, at put */
+    uint64_t put;
 };
 
 struct convoy_far_push {
     struct convoy_far_command start;
     struct convoy_far_command stop;
+    struct convoy_far_command more;
     struct convoy_far_source source;
     uint32_t generation; /* of its id */
     /* under the engine's lock */
@@ -83,7 +100,12 @@ struct convoy_far_push {
     struct convoy_far_push *next_free;
     /* of the one thread that carries out */
     uint64_t stream;
+    uint64_t started; /* bytes of a put */
+    bool is_over;
+    struct convoy_far_push *next_put;
     /* under the lock of the queue */
+    uint32_t flying; /* pieces of a put */
+    int32_t put_status;
     bool is_listed;
     bool is_released;
     bool has_ended;
@@ -102,11 +124,20 @@ struct convoy_far_end {
     int32_t status;
     bool has_ended;
     bool is_released;
+    bool is_put;
+    uint64_t landing;
+    uint64_t generation;
 };
 
 /* One peer's place. Under the lock of the queue. */
 struct convoy_far_place {
     struct convoy_far_command part;
+    struct convoy_far_command say_key;
+    struct convoy_bulk_key *key; /* of the peer's pool; of the one thread that carries out */
+    bool must_part;              /* the same's: something of it is still under way */
+    bool has_ours;               /* it was given the key of the own pool */
+    size_t packed_bytes;         /* of its key, 0 = none came */
+    uint8_t packed[CONVOY_BULK_KEY_BYTES_MAX];
     size_t queued_bytes; /* frames written down */
     bool is_down;        /* bulk says so */
     bool is_gone;        /* it was parted with: nothing of ours is touched any more */
@@ -135,6 +166,13 @@ struct convoy_far_done {
 struct convoy_far {
     struct convoy_bulk *bulk;
     struct convoy_landings *landings;
+    enum convoy_link_rma rma;
+    struct convoy_bulk_memory *memory; /* what peers may put into, the pool's; NULL = none */
+    uint8_t *memory_at;
+    uint64_t memory_bytes;
+    struct convoy_far_landing_put *landing_puts; /* slots that peers may put into */
+    struct convoy_far_push *puts; /* under way; of the one thread that carries out, */
+    uint32_t part_count;          /* as what it has to try again */
     pthread_mutex_t lock; /* of the queues, there and back */
     struct convoy_far_item *first;
     struct convoy_far_item *last;
@@ -148,6 +186,7 @@ struct convoy_far {
     struct convoy_far_push *free_pushes;
     struct convoy_far_push *news;
     bool has_words;   /* some peer is down or gone */
+    bool has_parts;   /* some connection is still being ended */
     bool is_flushing; /* a thread carries out what was written down */
     struct convoy_far_raw *raws;
     struct convoy_far_done done[CONVOY_FAR_DONE]; /* the last ones, for orders that are said again */
@@ -199,6 +238,41 @@ void convoy_far_push_stop(struct convoy_xfer *engine, uint64_t id);
 bool convoy_far_push_reads(const struct convoy_xfer *engine, uint64_t id);
 void convoy_far_push_event(struct convoy_far *far, const struct convoy_bulk_event *event); /* [no lock] */
 void convoy_far_take_news(struct convoy_xfer *engine);
+void convoy_far_say_key(struct convoy_xfer *engine, uint32_t peer);
+/* Makes bulk progress and carries out what that has brought about. [no lock] */
+void convoy_far_work(struct convoy_xfer *engine);
+/* The same for who stages: more of a source is ready. [no lock] */
+void convoy_far_staged(struct convoy_xfer *engine);
+/* -- for far_put.c */
+uint64_t convoy_far_push_id(const struct convoy_far *far, const struct convoy_far_push *push);
+void convoy_far_push_tell(struct convoy_far *far, struct convoy_far_push *push, const struct convoy_bulk_event *event);
+
+/* -- far_put.c: [the one thread that carries out] -- */
+void convoy_far_put_start(struct convoy_far *far, struct convoy_far_push *push);
+void convoy_far_put_more(struct convoy_far *far, struct convoy_far_push *push);
+void convoy_far_put_stop(struct convoy_far *far, struct convoy_far_push *push);
+void convoy_far_put_poke(struct convoy_far *far);
+/* Stops all to a peer whose connection is over, and forgets its key. false: some are still under way. */
+bool convoy_far_put_drop(struct convoy_far *far, uint32_t peer);
+
+/* -- far_rma.c: the pool as memory that peers put into -- */
+/* What the transports here offer, if it is wanted. [no lock] */
+enum convoy_link_rma convoy_far_rma_kind(struct convoy_xfer *engine);
+void convoy_far_rma_register(struct convoy_xfer *engine, struct convoy_far *far);
+/* Memory of UCX's making for the pool, NULL: it is made as usual. [the engine is being opened] */
+void *convoy_far_rma_pool(struct convoy_xfer *engine);
+void convoy_far_rma_hello(struct convoy_xfer *engine, uint32_t peer);
+void convoy_far_hello(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
+void convoy_far_run_key(struct convoy_xfer *engine, uint32_t peer); /* [no lock] */
+void convoy_far_take_key(struct convoy_far *far, uint32_t peer, const uint8_t *data, size_t bytes); /* [no lock] */
+bool convoy_far_has_key(struct convoy_far *far, uint32_t peer);
+/* Where its payload may be put from now on, until the peer says PUT or is gone. CONVOY_ROOM_NO_PUT: it may not. */
+uint64_t convoy_far_rma_room(struct convoy_xfer *engine, const struct convoy_xfer_entry *load);
+void convoy_far_on_put(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_put *said);
+/* All of a peer, or of all (NOBODY): it is gone. */
+void convoy_far_rma_forget(struct convoy_xfer *engine, uint32_t peer);
+void convoy_far_say_put(struct convoy_xfer *engine, uint32_t peer, uint64_t landing, uint64_t generation, uint64_t bytes,
+                        int32_t status);
 
 /* -- far_push.c: bytes that go out -- */
 void convoy_far_on_room(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_room *room);

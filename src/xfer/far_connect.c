@@ -112,6 +112,7 @@ static int32_t join(struct convoy_xfer *engine, struct convoy_frame_stream *stre
         peer->is_shy = false;
         convoy_xfer_notice_pack(&hello, &entry);
         (void)peer->lane->put(engine, peer, &entry); /* before what may wait already */
+        convoy_far_hello(engine, peer);
         convoy_xfer_peer_flush(engine, peer);
     }
     convoy_xfer_unlock(engine);

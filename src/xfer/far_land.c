@@ -9,13 +9,15 @@
 
 #define RETRY_AFTER_MS 10u
 
-static void say_room(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
+static void say_room(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_ROOM};
     notice.body.room = (struct convoy_room){.serial = entry->serial,
                                             .landing = entry->landing,
                                             .generation = entry->landing_generation,
-                                            .note_bytes = entry->note_bytes};
+                                            .note_bytes = entry->note_bytes,
+                                            .put = convoy_far_rma_room(engine, entry)};
+    entry->path = notice.body.room.put != CONVOY_ROOM_NO_PUT ? CONVOY_PATH_RMA : CONVOY_PATH_MESSAGES;
     convoy_xfer_say(engine, &engine->peers[entry->peer], &notice);
 }
 
@@ -97,7 +99,6 @@ void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
         return;
     }
     entry->retry_after_ms = 0;
-    entry->path = CONVOY_PATH_MESSAGES;
     set_retry(engine, entry);
     say_room(engine, entry);
 }
@@ -138,7 +139,7 @@ void convoy_far_quiet(struct convoy_xfer *engine, uint64_t owner, uint64_t numbe
 void convoy_far_load_repeat(struct convoy_xfer *engine, uint32_t peer, uint64_t serial)
 {
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
-        const struct convoy_xfer_entry *entry = &engine->entries[at];
+        struct convoy_xfer_entry *entry = &engine->entries[at];
         if (entry->kind == CONVOY_XFER_LOAD && entry->peer == peer && entry->serial == serial && entry->landing != 0) {
             say_room(engine, entry);
             return;

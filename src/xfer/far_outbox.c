@@ -12,18 +12,26 @@
 
 #include <string.h>
 
+#define ROUNDS_MAX 64u /* of progress before what came is looked at */
+
 /* -- writing down -------------------------------------------------------------------------------------------------- */
 
-static void queue(struct convoy_xfer *engine, struct convoy_far_command *command)
+/* Under the lock of the queue. */
+static void append(struct convoy_far *far, struct convoy_far_command *command)
 {
-    struct convoy_far *far = engine->far;
-    (void)pthread_mutex_lock(&far->lock);
     if (!command->is_queued) {
         command->is_queued = true;
         command->next = NULL;
         *far->last_command = command;
         far->last_command = &command->next;
     }
+}
+
+static void queue(struct convoy_xfer *engine, struct convoy_far_command *command)
+{
+    struct convoy_far *far = engine->far;
+    (void)pthread_mutex_lock(&far->lock);
+    append(far, command);
     (void)pthread_mutex_unlock(&far->lock);
     engine->must_flush = true;
 }
@@ -87,9 +95,17 @@ void convoy_far_poke(struct convoy_xfer *engine)
     queue(engine, &engine->far->poke);
 }
 
+void convoy_far_say_key(struct convoy_xfer *engine, uint32_t peer)
+{
+    struct convoy_far_command *say = &engine->far->peers[peer].say_key;
+    say->kind = CONVOY_FAR_KEY;
+    say->peer = peer;
+    queue(engine, say);
+}
+
 /* -- pushes -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t push_id(const struct convoy_far *far, const struct convoy_far_push *push)
+uint64_t convoy_far_push_id(const struct convoy_far *far, const struct convoy_far_push *push)
 {
     return (uint64_t)push->generation << 32 | (uint32_t)(push - far->pushes + 1);
 }
@@ -116,8 +132,9 @@ int32_t convoy_far_push_start(struct convoy_xfer *engine, const struct convoy_fa
                                      .is_reading = true,
                                      .source = *source,
                                      .start = {.kind = CONVOY_FAR_START, .peer = source->peer},
-                                     .stop = {.kind = CONVOY_FAR_STOP, .peer = source->peer}};
-    *id_out = push_id(far, push);
+                                     .stop = {.kind = CONVOY_FAR_STOP, .peer = source->peer},
+                                     .more = {.kind = CONVOY_FAR_MORE, .peer = source->peer}};
+    *id_out = convoy_far_push_id(far, push);
     queue(engine, &push->start);
     return CONVOY_OK;
 }
@@ -148,9 +165,27 @@ static void push_list(struct convoy_far *far, struct convoy_far_push *push)
     }
 }
 
+static void piece_moved(struct convoy_far *far, struct convoy_far_push *push, int32_t status)
+{
+    (void)pthread_mutex_lock(&far->lock);
+    push->flying--;
+    push->put_status = push->put_status == CONVOY_OK ? status : push->put_status;
+    append(far, &push->more);
+    (void)pthread_mutex_unlock(&far->lock);
+}
+
 void convoy_far_push_event(struct convoy_far *far, const struct convoy_bulk_event *event)
 {
     struct convoy_far_push *push = &far->pushes[(uint32_t)event->cookie - 1];
+    if (event->kind == CONVOY_BULK_MOVED) {
+        piece_moved(far, push, event->status);
+    } else {
+        convoy_far_push_tell(far, push, event);
+    }
+}
+
+void convoy_far_push_tell(struct convoy_far *far, struct convoy_far_push *push, const struct convoy_bulk_event *event)
+{
     (void)pthread_mutex_lock(&far->lock);
     push->is_released = true;
     if (event->kind == CONVOY_BULK_ENDED) {
@@ -169,14 +204,17 @@ static struct convoy_far_push *news_take(struct convoy_far *far, struct convoy_f
     if (push != NULL) {
         far->news = push->next_news;
         push->is_listed = false;
-        *must_free_out = push->has_ended && !push->stop.is_queued; /* else it is news once more when it was stopped */
+        *must_free_out = push->has_ended && !push->stop.is_queued && !push->more.is_queued; /* else it is news once more when it was stopped */
         *end_out = (struct convoy_far_end){.peer = push->source.peer,
                                            .owner = push->source.owner,
-                                           .push = push_id(far, push),
+                                           .push = convoy_far_push_id(far, push),
                                            .bytes = push->source.bytes,
                                            .lost_bytes = push->lost_bytes,
                                            .status = push->status,
                                            .has_ended = push->has_ended,
+                                           .is_put = push->source.is_put,
+                                           .landing = push->source.landing,
+                                           .generation = push->source.generation,
                                            .is_released = push->is_released};
     }
     (void)pthread_mutex_unlock(&far->lock);
@@ -222,8 +260,12 @@ static void run_start(struct convoy_far *far, struct convoy_far_push *push)
                                           .pieces = &piece,
                                           .piece_count = 1,
                                           .ready = source->ready,
-                                          .cookie = push_id(far, push)};
+                                          .cookie = convoy_far_push_id(far, push)};
     struct convoy_bulk_event event = {.kind = CONVOY_BULK_ENDED, .cookie = send.cookie, .lost_bytes = source->bytes};
+    if (source->is_put) {
+        convoy_far_put_start(far, push);
+        return;
+    }
     event.status = convoy_bulk_send(far->bulk, &send, &push->stream, NULL);
     if (event.status != CONVOY_OK) {
         convoy_far_push_event(far, &event);
@@ -232,20 +274,54 @@ static void run_start(struct convoy_far *far, struct convoy_far_push *push)
 
 static void run_stop(struct convoy_far *far, struct convoy_far_push *push)
 {
-    (void)convoy_bulk_abort(far->bulk, push->stream, NULL);
+    if (push->source.is_put) {
+        convoy_far_put_stop(far, push);
+    } else {
+        (void)convoy_bulk_abort(far->bulk, push->stream, NULL);
+    }
     (void)pthread_mutex_lock(&far->lock);
     push->stop.is_queued = false;
     push_list(far, push); /* it may have waited for this to be free */
     (void)pthread_mutex_unlock(&far->lock);
 }
 
+static void run_more(struct convoy_far *far, struct convoy_far_push *push)
+{
+    convoy_far_put_more(far, push);
+    (void)pthread_mutex_lock(&far->lock);
+    if (push->has_ended) {
+        push_list(far, push); /* as above */
+    }
+    (void)pthread_mutex_unlock(&far->lock);
+}
+
+/* It is gone when its endpoint is closed, and no put to it is under way. */
 static void run_part(struct convoy_far *far, uint32_t peer)
 {
+    struct convoy_far_place *place = &far->peers[peer];
     convoy_bulk_disconnect(far->bulk, peer);
+    bool is_quiet = convoy_far_put_drop(far, peer);
+    is_quiet = is_quiet && (far->memory == NULL || convoy_bulk_is_closed(far->bulk, peer));
+    far->part_count += !is_quiet && !place->must_part;
+    far->part_count -= is_quiet && place->must_part;
+    place->must_part = !is_quiet;
     (void)pthread_mutex_lock(&far->lock);
-    far->peers[peer].is_gone = true;
-    far->has_words = true;
+    place->has_ours = false;
+    if (is_quiet) {
+        place->packed_bytes = 0;
+        place->is_gone = true;
+        far->has_words = true;
+    }
     (void)pthread_mutex_unlock(&far->lock);
+}
+
+static void part_again(struct convoy_far *far, uint32_t peer_max)
+{
+    for (uint32_t i = 0; far->part_count != 0 && i < peer_max; i++) {
+        if (far->peers[i].must_part) {
+            run_part(far, i);
+        }
+    }
 }
 
 static void run_frame(struct convoy_far *far, struct convoy_far_frame *frame)
@@ -255,8 +331,9 @@ static void run_frame(struct convoy_far *far, struct convoy_far_frame *frame)
     frame_give_back(far, frame, peer, frame->bytes);
 }
 
-static void run(struct convoy_far *far, struct convoy_far_command *command)
+static void run(struct convoy_xfer *engine, struct convoy_far_command *command)
 {
+    struct convoy_far *far = engine->far;
     switch (command->kind) {
     case CONVOY_FAR_FRAME:
         run_frame(far, CONVOY_FAR_OF(command, struct convoy_far_frame, command));
@@ -267,11 +344,18 @@ static void run(struct convoy_far *far, struct convoy_far_command *command)
     case CONVOY_FAR_STOP:
         run_stop(far, CONVOY_FAR_OF(command, struct convoy_far_push, stop));
         break;
+    case CONVOY_FAR_MORE:
+        run_more(far, CONVOY_FAR_OF(command, struct convoy_far_push, more));
+        break;
     case CONVOY_FAR_PART:
         run_part(far, command->peer);
         break;
     case CONVOY_FAR_POKE:
         convoy_bulk_poke(far->bulk);
+        convoy_far_put_poke(far);
+        break;
+    case CONVOY_FAR_KEY:
+        convoy_far_run_key(engine, command->peer);
         break;
     }
 }
@@ -298,12 +382,16 @@ void convoy_far_flush(struct convoy_xfer *engine)
         return;
     }
     far->is_flushing = true;
+    (void)pthread_mutex_unlock(&far->lock);
+    part_again(far, engine->options.peer_max);
+    (void)pthread_mutex_lock(&far->lock);
     while ((command = command_take(far)) != NULL) {
         (void)pthread_mutex_unlock(&far->lock);
-        run(far, command);
+        run(engine, command);
         (void)pthread_mutex_lock(&far->lock);
     }
     far->is_flushing = false;
+    far->has_parts = far->part_count != 0;
     bool has_news = far->news != NULL || far->has_words;
     (void)pthread_mutex_unlock(&far->lock);
     if (has_news) { /* whoever sleeps is not woken by the network for that */
@@ -311,4 +399,28 @@ void convoy_far_flush(struct convoy_xfer *engine)
         convoy_xfer_kick(engine);
         convoy_xfer_unlock(engine);
     }
+}
+
+void convoy_far_work(struct convoy_xfer *engine)
+{
+    struct convoy_far *far = engine->far;
+    for (uint32_t i = 0; i < ROUNDS_MAX && convoy_bulk_progress(far->bulk) != 0; i++) {
+    }
+    (void)pthread_mutex_lock(&far->lock);
+    bool must_flush = far->first_command != NULL || far->has_parts;
+    (void)pthread_mutex_unlock(&far->lock);
+    if (must_flush) {
+        convoy_far_flush(engine);
+    }
+}
+
+void convoy_far_staged(struct convoy_xfer *engine)
+{
+    struct convoy_far *far = engine->far;
+    (void)pthread_mutex_lock(&far->lock);
+    far->poke.kind = CONVOY_FAR_POKE;
+    append(far, &far->poke);
+    (void)pthread_mutex_unlock(&far->lock);
+    convoy_far_flush(engine);
+    (void)convoy_bulk_progress(far->bulk); /* unless another thread is at it */
 }

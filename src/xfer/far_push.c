@@ -36,7 +36,7 @@ static int32_t push_note(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     return push(engine, &note, &entry->streams[STREAM_NOTE], &entry->error);
 }
 
-static int32_t push_payload(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+static int32_t push_payload(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t put)
 {
     const struct convoy_xfer_entry *stage = &engine->entries[entry->source];
     struct convoy_far_source payload = source_of(entry);
@@ -44,6 +44,9 @@ static int32_t push_payload(struct convoy_xfer *engine, struct convoy_xfer_entry
     payload.data = (const uint8_t *)convoy_pool_memory(engine->pool) + entry->slot.offset;
     payload.bytes = entry->payload_bytes != 0 ? entry->payload_bytes : stage->payload_bytes;
     payload.ready = stage->is_followed && !CONVOY_MUTATED(mark_not_followed) ? convoy_xfer_stage_mark(stage) : NULL;
+    payload.is_put = put != CONVOY_ROOM_NO_PUT;
+    payload.put = put;
+    entry->path = payload.is_put ? CONVOY_PATH_RMA : CONVOY_PATH_MESSAGES;
     return push(engine, &payload, &entry->streams[STREAM_PAYLOAD], &entry->error);
 }
 
@@ -60,7 +63,11 @@ static int32_t push_send(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     entry->note_bytes = room->note_bytes;
     entry->is_note_due = stage->state == CONVOY_TRANSFER_STAGING;
     int32_t status = entry->is_note_due ? CONVOY_OK : push_note(engine, entry);
-    return status == CONVOY_OK ? push_payload(engine, entry) : status;
+    bool may_put = room->put != CONVOY_ROOM_NO_PUT && convoy_far_has_key(engine->far, entry->peer);
+    if (room->put != CONVOY_ROOM_NO_PUT && (!may_put || status != CONVOY_OK)) { /* the slot waits for this word */
+        convoy_far_say_put(engine, entry->peer, room->landing, room->generation, 0, CONVOY_UNSUPPORTED);
+    }
+    return status == CONVOY_OK ? push_payload(engine, entry, may_put ? room->put : CONVOY_ROOM_NO_PUT) : status;
 }
 
 static void fail_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status)
@@ -104,10 +111,9 @@ static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *en
 
 static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
 {
-    if (entry->path == CONVOY_PATH_MESSAGES) { /* ROOM was said twice */
+    if (entry->path == CONVOY_PATH_MESSAGES || entry->path == CONVOY_PATH_RMA) { /* ROOM was said twice */
         return;
     }
-    entry->path = CONVOY_PATH_MESSAGES;
     int32_t status = push_send(engine, entry, room);
     if (status != CONVOY_OK) {
         fail_send(engine, entry, status);
@@ -219,6 +225,9 @@ void convoy_far_on_room(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     } else if (order != NULL) {
         room_for_order(engine, order, room);
     } else { /* it was given up meanwhile */
+        if (room->put != CONVOY_ROOM_NO_PUT) {
+            convoy_far_say_put(engine, index, room->landing, room->generation, 0, CONVOY_CANCELED);
+        }
         struct convoy_xfer_notice notice = {.type = CONVOY_SAY_WITHDRAW};
         notice.body.reply = (struct convoy_reply){.serial = room->serial, .status = CONVOY_CANCELED};
         CONVOY_XFER_NOTE(engine, replies_late);
@@ -245,16 +254,29 @@ static void order_push_ended(struct convoy_xfer *engine, const struct convoy_far
     }
 }
 
+/* What cannot be put after all (UNSUPPORTED: nothing of it was) goes as messages. */
+static bool push_instead(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_far_end *end)
+{
+    return end->is_put && end->status == CONVOY_UNSUPPORTED && entry->state == CONVOY_TRANSFER_OFFERED &&
+           push_payload(engine, entry, CONVOY_ROOM_NO_PUT) == CONVOY_OK;
+}
+
 /* One whose bytes are all there waits on for the receiver's word; one whose bytes are not wanted has ended. */
 void convoy_far_push_ended(struct convoy_xfer *engine, const struct convoy_far_end *end)
 {
     struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, end->owner, NULL);
+    if (end->is_put) {
+        convoy_far_say_put(engine, end->peer, end->landing, end->generation, end->bytes, end->status);
+    }
     if (entry == NULL || entry->kind != CONVOY_XFER_SEND || entry->peer != end->peer) {
         order_push_ended(engine, end);
         return;
     }
     for (uint32_t i = 0; i < STREAMS; i++) {
         entry->streams[i] = entry->streams[i] == end->push ? 0 : entry->streams[i];
+    }
+    if (push_instead(engine, entry, end)) {
+        return;
     }
     if (end->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED) {
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED,

@@ -9,7 +9,7 @@ static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *ra
 {
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_ROOM};
     notice.body.room = (struct convoy_room){
-        .serial = raw->order.cookie, .landing = raw->landing, .generation = raw->generation};
+        .serial = raw->order.cookie, .landing = raw->landing, .generation = raw->generation, .put = CONVOY_ROOM_NO_PUT};
     convoy_xfer_say(engine, &engine->peers[raw->peer], &notice);
 }
 

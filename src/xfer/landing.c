@@ -158,6 +158,22 @@ void convoy_landing_landed(struct convoy_landings *landings, const struct convoy
     (void)pthread_mutex_unlock(&landings->lock);
 }
 
+bool convoy_landing_put(struct convoy_landings *landings, uint32_t peer, uint64_t number, uint64_t generation, uint64_t bytes)
+{
+    const struct convoy_landing_chunk chunk = {
+        .peer = peer, .number = number, .generation = generation, .offset = CONVOY_LANDING_PAYLOAD, .bytes = bytes};
+    (void)pthread_mutex_lock(&landings->lock);
+    struct range *range = find_range(landings, &chunk);
+    bool is_all = range != NULL && range->bytes == bytes;
+    if (is_all) {
+        range->done = bytes;
+        landings->landed_bytes += bytes;
+        landings->whole_count += is_whole(&landings->all[number - 1]);
+    }
+    (void)pthread_mutex_unlock(&landings->lock);
+    return is_all;
+}
+
 bool convoy_landing_whole(struct convoy_landings *landings, uint64_t *owner_out, uint64_t *number_out)
 {
     bool is_found = false;

@@ -60,6 +60,9 @@ bool convoy_landing_close(struct convoy_landings *landings, uint64_t number);
 void *convoy_landing_resolve(struct convoy_landings *landings, const struct convoy_landing_chunk *chunk);
 void convoy_landing_landed(struct convoy_landings *landings, const struct convoy_landing_chunk *chunk);
 
+/* All of the payload was put there by the peer, by itself. false: it is closed, of another, or these are not its bytes. */
+bool convoy_landing_put(struct convoy_landings *landings, uint32_t peer, uint64_t number, uint64_t generation, uint64_t bytes);
+
 /* The owner and number of one that has become whole, each once. false: there is none. */
 bool convoy_landing_whole(struct convoy_landings *landings, uint64_t *owner_out, uint64_t *number_out);
 

@@ -24,6 +24,7 @@ static const struct notice_row rows[CONVOY_SAY_TYPES] = {
     [CONVOY_SAY_GOODBYE] = {"GOODBYE", 0},
     [CONVOY_SAY_ROOM] = {"ROOM", sizeof(struct convoy_room)},
     [CONVOY_SAY_HELLO] = {"HELLO", 0},
+    [CONVOY_SAY_PUT] = {"PUT", sizeof(struct convoy_put)},
 };
 
 static_assert(sizeof(union convoy_say_body) <= CONVOY_RING_DATA_BYTES, "every notice fits one entry");

@@ -10,6 +10,7 @@
  *   WITHDRAW  I do not wait for it any more           ASK       may I read what this descriptor names
  *   RAW       copy this into your memory              RAW_DONE  it is there, or why not
  *                                                     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
+ *   PUT       what ROOM allowed to put is there (or not)
  *   either way: QUERY, ANSWER, GOODBYE; between hosts HELLO, the first
  *
  * serial: the sender's transfer. cookie: the asker's. An OFFER that was not answered is sent again with the same sequence
@@ -35,6 +36,7 @@ enum convoy_say {
     CONVOY_SAY_GOODBYE,
     CONVOY_SAY_ROOM,
     CONVOY_SAY_HELLO,
+    CONVOY_SAY_PUT,
     CONVOY_SAY_TYPES,
 };
 
@@ -96,6 +98,18 @@ struct convoy_room {
     uint64_t landing;
     uint64_t generation;
     uint64_t note_bytes; /* 0: the descriptor is known */
+    uint64_t put;        /* where in the memory of the receiver's key the payload may be put; CONVOY_ROOM_NO_PUT */
+};
+
+#define CONVOY_ROOM_NO_PUT UINT64_MAX /* by messages only */
+
+/* PUT: what ROOM allowed to put is there, or (status) is not and will not be. */
+struct convoy_put {
+    uint64_t landing;
+    uint64_t generation;
+    uint64_t bytes;
+    int32_t status;
+    uint32_t zero;
 };
 
 union convoy_say_body {
@@ -104,6 +118,7 @@ union convoy_say_body {
     struct convoy_ask ask;
     struct convoy_raw_order raw;
     struct convoy_room room;
+    struct convoy_put put;
 };
 
 struct convoy_xfer_notice {

@@ -62,6 +62,10 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
         break;
     case CONVOY_SAY_HELLO:
         peer->is_shy = false;
+        convoy_far_hello(engine, peer);
+        break;
+    case CONVOY_SAY_PUT:
+        convoy_far_on_put(engine, peer, &notice->body.put);
         break;
     case CONVOY_SAY_NONE:
     case CONVOY_SAY_TYPES:
