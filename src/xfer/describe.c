@@ -64,7 +64,8 @@ static json_t *describe_phase(const struct convoy_latency *phase)
     return out;
 }
 
-static json_t *describe_far(const struct convoy_far *far)
+/* bulk: what it says of itself; it was asked without the engine's lock. Takes it. */
+static json_t *describe_far(const struct convoy_far *far, json_t *bulk)
 {
     struct convoy_landing_figures figures;
     json_t *out = json_object();
@@ -72,11 +73,11 @@ static json_t *describe_far(const struct convoy_far *far)
     set_number(out, "landings_open", figures.open);
     set_number(out, "landed_bytes", figures.landed_bytes);
     set_number(out, "chunks_refused", figures.refused);
-    (void)json_object_set_new(out, "bulk", convoy_bulk_describe(far->bulk));
+    (void)json_object_set_new(out, "bulk", bulk);
     return out;
 }
 
-static json_t *describe_stats(struct convoy_xfer *engine)
+static json_t *describe_stats(struct convoy_xfer *engine, json_t *bulk)
 {
     json_t *out = json_object();
     json_t *counters = json_object();
@@ -92,8 +93,8 @@ static json_t *describe_stats(struct convoy_xfer *engine)
     (void)json_object_set_new(out, "phases", phases);
     (void)json_object_set_new(out, "pool", describe_pool(engine->pool));
     (void)json_object_set_new(out, "notes", describe_pool(engine->notes));
-    if (engine->far != NULL) {
-        (void)json_object_set_new(out, "far", describe_far(engine->far));
+    if (bulk != NULL) {
+        (void)json_object_set_new(out, "far", describe_far(engine->far, bulk));
     }
     return out;
 }
@@ -234,7 +235,11 @@ static json_t *describe_trace(const struct convoy_xfer *engine)
 json_t *convoy_xfer_describe(struct convoy_xfer *engine, uint32_t topic)
 {
     convoy_xfer_lock(engine);
-    json_t *out = topic == CONVOY_TOPIC_STATS      ? describe_stats(engine)
+    const struct convoy_far *far = topic == CONVOY_TOPIC_STATS ? engine->far : NULL;
+    convoy_xfer_unlock(engine);
+    json_t *bulk = far != NULL ? convoy_bulk_describe(far->bulk) : NULL;
+    convoy_xfer_lock(engine);
+    json_t *out = topic == CONVOY_TOPIC_STATS      ? describe_stats(engine, bulk)
                   : topic == CONVOY_TOPIC_DUMP     ? describe_dump(engine)
                   : topic == CONVOY_TOPIC_TIMELINE ? describe_timeline(engine)
                                                    : describe_trace(engine);
