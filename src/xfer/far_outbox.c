@@ -204,7 +204,8 @@ static struct convoy_far_push *news_take(struct convoy_far *far, struct convoy_f
     if (push != NULL) {
         far->news = push->next_news;
         push->is_listed = false;
-        *must_free_out = push->has_ended && !push->stop.is_queued && !push->more.is_queued; /* else it is news once more when it was stopped */
+        /* What is still to be carried out of it makes it news once more. */
+        *must_free_out = push->has_ended && !push->stop.is_queued && !push->more.is_queued;
         *end_out = (struct convoy_far_end){.peer = push->source.peer,
                                            .owner = push->source.owner,
                                            .push = convoy_far_push_id(far, push),

@@ -537,7 +537,8 @@ static int await_reader(const char *pipe)
 
 static void query_some(struct engine *asker, convoy_peer peer)
 {
-    const struct convoy_transfer_query query = {.struct_size = sizeof query, .request = "none", .request_length = 4, .peer = peer};
+    const struct convoy_transfer_query query = {
+        .struct_size = sizeof query, .request = "none", .request_length = 4, .peer = peer};
     for (uint32_t i = 0; i < 100; i++) { /* answered by the other's progress thread, since its host is not inside */
         struct convoy_transfer_answer answer = {.struct_size = sizeof answer};
         EXPECT_OK(asker->table->query(asker->handle, &query, ENGINE_TIMEOUT_NS, &answer, &asker->error), &asker->error);
