@@ -269,6 +269,7 @@ int main(void)
     (void)tests;
     return 0;
 #else
+    engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_far_rma", tests, NULL, NULL);
 #endif
 }
