@@ -30,7 +30,7 @@ POOL_SOURCES := buddy lease part pool renew
 DEVICE_SOURCES := bounce cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
-XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries extents far far_connect far_land far_push far_raw introduce landing load load_start near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage state stats stats_prometheus view window
+XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries extents far far_connect far_land far_open far_outbox far_push far_put far_raw far_rma introduce landing load load_start near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage state stats stats_prometheus view window
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record record_sync report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
 CLI_SOURCES := arrival arrival_write board crew doctor doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_trace pipeline_work place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
@@ -45,7 +45,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy copy extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing
+UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing
 DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
 # Unit tests of bulk with both sides in one thread (tests/lib/fake_wire.c).
@@ -256,7 +256,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_raw transfer_rules transfer_soak transfer_stats
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_counts transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o

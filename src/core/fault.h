@@ -165,6 +165,10 @@
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
     X(strides_ignored)                                                                                                 \
     X(completion_told_again)                                                                                           \
+    X(landing_closed_busy)         /* a chunk is on its way into memory that is given away */                          \
+    X(put_not_said)                /* that what was put is there */                                                    \
+    X(put_not_quarantined)         /* a slot that a peer may put into is given away */                                 \
+    X(mark_not_followed)           /* bytes are pushed before they are staged */                                       \
     X(number_before_entry)                                                                                             \
     X(produced_believed)           /* instead of the entry's own number */                                             \
     X(overlap_not_checked)                                                                                             \

@@ -22,6 +22,7 @@
     NUMBER(liveness_ms, 20, 1, 1000, "how often a sleeping member looks for dead peers")                               \
     NUMBER(succession_ms, 2000, 10, 60000, "how long a host may be without a leader before it counts as lost")         \
     TEXT(net, "auto", "auto|shm|ucx", "auto: shared memory on one host, UCX between hosts; or force one")              \
+    TEXT(net_rma, "auto", "auto|never", "auto: payloads go by UCX put where its lanes truly have that; or never")        \
     TEXT(shared_directory, "", "", "directory for the Unix socket where abstract sockets do not reach")                \
     TEXT(ucx_library, "", "", "file to open instead of the system's libucp.so.0")                                      \
     TEXT(ucx_tls, "", "", "UCX transports, as UCX_TLS")                                                                \

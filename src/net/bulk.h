@@ -114,9 +114,14 @@ struct convoy_bulk_send {
     uint64_t offset;                        /* in the receiver's transfer, of the first byte */
     const struct convoy_bulk_piece *pieces; /* keeps until RELEASED, unless it is one: that is copied */
     uint32_t piece_count;                   /* 0 = no bytes; they arrive as one dense range */
+    const _Atomic uint64_t *ready; /* keeps until RELEASED: how many bytes of the source are final, only ever more; each goes
+                                    * no earlier. CONVOY_BULK_NEVER: the rest never will be, the stream ends as CANCELED.
+                                    * NULL: all are */
     uint64_t cookie;
     uint64_t deadline_ns;                   /* then it stops, TIMED_OUT; 0 = never */
 };
+
+#define CONVOY_BULK_NEVER UINT64_MAX
 
 /* INVALID_ARGUMENT: parameter, value, range. NO_MEMORY; INIT_FAILED as convoy_link_open. */
 int32_t convoy_bulk_open(const struct convoy_bulk_options *options, struct convoy_bulk **bulk_out,
@@ -151,6 +156,12 @@ int32_t convoy_bulk_send(struct convoy_bulk *bulk, const struct convoy_bulk_send
  * CLOSED: it has ended. [any thread] */
 int32_t convoy_bulk_abort(struct convoy_bulk *bulk, uint64_t stream, struct convoy_error *error);
 
+/* More of a source is ready: hands over what goes, and wakes whoever sleeps. [any thread] */
+void convoy_bulk_poke(struct convoy_bulk *bulk);
+
+/* Bytes of frames that wait for this peer; those that are given at once or by other threads change it. [any thread] */
+size_t convoy_bulk_waiting(const struct convoy_bulk *bulk, uint32_t peer);
+
 /* After the return no resolve or landed that began before is running. [any thread] */
 void convoy_bulk_barrier(struct convoy_bulk *bulk);
 
@@ -166,6 +177,10 @@ uint64_t convoy_bulk_wake_ns(struct convoy_bulk *bulk);
 
 /* Progress, then sleep until something happens or the deadline. [any thread] */
 void convoy_bulk_sleep(struct convoy_bulk *bulk, uint64_t deadline_ns);
+
+/* Whether the peer is connected; whether UCX has nothing of a connection to it any more. [any thread] */
+bool convoy_bulk_is_up(struct convoy_bulk *bulk, uint32_t peer);
+bool convoy_bulk_is_closed(struct convoy_bulk *bulk, uint32_t peer);
 
 /* What the endpoint goes over, such as "tcp/eth0"; "" = there is none. [any thread] */
 void convoy_bulk_transports(const struct convoy_bulk *bulk, uint32_t peer, char *text_out, size_t bytes);

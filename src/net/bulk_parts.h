@@ -50,6 +50,7 @@ struct bulk_stream {
     uint64_t offset;
     uint64_t cookie;
     uint64_t deadline_ns; /* CONVOY_DEADLINE_NEVER = none */
+    const _Atomic uint64_t *ready; /* NULL = all */
     struct convoy_bulk_piece one;
     const struct convoy_bulk_piece *pieces;
     uint32_t piece_count;
@@ -106,7 +107,7 @@ struct bulk_peer {
     struct bulk_stream *turn; /* whose chunk is next; NULL = nobody's */
     struct bulk_waiting *first_frame;
     struct bulk_waiting *last_frame;
-    size_t frame_bytes;
+    size_t frame_bytes; /* written under the lock, read by anyone */
     size_t chunk_bytes;  /* what a chunk may have here */
     size_t proven_bytes; /* the largest message that went through */
     /* incoming */
@@ -172,6 +173,9 @@ void convoy_bulk_stream_delist(struct convoy_bulk *bulk, struct bulk_stream *str
 const void *convoy_bulk_stream_look(struct convoy_bulk *bulk, const struct bulk_stream *stream, size_t bytes);
 void convoy_bulk_stream_advance(struct bulk_stream *stream, size_t bytes);
 
+/* How many bytes may be handed over by now; CONVOY_BULK_NEVER: the rest never may. */
+uint64_t convoy_bulk_stream_ready(const struct bulk_stream *stream);
+
 /* The last chunk is out; the stream is stopped for a reason; a chunk was answered; it ends. */
 void convoy_bulk_stream_sent(struct convoy_bulk *bulk, struct bulk_stream *stream);
 void convoy_bulk_stream_stop(struct convoy_bulk *bulk, struct bulk_stream *stream, int32_t status);
@@ -218,6 +222,11 @@ void convoy_bulk_wake(struct convoy_bulk *bulk);
 static inline uint32_t bulk_peer_index(const struct convoy_bulk *bulk, const struct bulk_peer *peer)
 {
     return (uint32_t)(peer - bulk->peers);
+}
+
+static inline void bulk_set_frame_bytes(struct bulk_peer *peer, size_t bytes)
+{
+    __atomic_store_n(&peer->frame_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 static inline uint32_t bulk_peer_in_flight(const struct bulk_peer *peer)

@@ -37,7 +37,7 @@ void convoy_bulk_peer_drop_frames(struct bulk_peer *peer)
         convoy_memory_free(frame);
     }
     peer->last_frame = NULL;
-    peer->frame_bytes = 0;
+    bulk_set_frame_bytes(peer, 0);
 }
 
 /* Every stream to this peer: what it has in flight will not be answered any more. */
@@ -154,6 +154,22 @@ int32_t convoy_bulk_connect(struct convoy_bulk *bulk, uint32_t peer, const void 
     }
     (void)pthread_mutex_unlock(&bulk->lock);
     return status;
+}
+
+bool convoy_bulk_is_up(struct convoy_bulk *bulk, uint32_t peer)
+{
+    (void)pthread_mutex_lock(&bulk->lock);
+    bool is_up = bulk->peers[peer].is_up;
+    (void)pthread_mutex_unlock(&bulk->lock);
+    return is_up;
+}
+
+bool convoy_bulk_is_closed(struct convoy_bulk *bulk, uint32_t peer)
+{
+    (void)pthread_mutex_lock(&bulk->lock);
+    bool is_closed = !bulk->peers[peer].is_up && convoy_link_is_closed(bulk->link, peer);
+    (void)pthread_mutex_unlock(&bulk->lock);
+    return is_closed;
 }
 
 void convoy_bulk_disconnect(struct convoy_bulk *bulk, uint32_t peer)

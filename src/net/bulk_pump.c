@@ -86,7 +86,7 @@ static int32_t pump_waiting(struct convoy_bulk *bulk, struct bulk_peer *peer)
     if (status == CONVOY_OK) {
         peer->first_frame = frame->next;
         peer->last_frame = frame->next != NULL ? peer->last_frame : NULL;
-        peer->frame_bytes -= frame->bytes;
+        bulk_set_frame_bytes(peer, peer->frame_bytes - frame->bytes);
         convoy_memory_free(frame);
     }
     return status;
@@ -159,9 +159,9 @@ static int32_t chunk_probe(struct convoy_bulk *bulk, struct bulk_peer *peer, str
     return status;
 }
 
-static int32_t pump_chunk(struct convoy_bulk *bulk, struct bulk_peer *peer, struct bulk_stream *stream)
+static int32_t pump_chunk(struct convoy_bulk *bulk, struct bulk_peer *peer, struct bulk_stream *stream, uint64_t ready)
 {
-    uint64_t left = stream->bytes - stream->sent;
+    uint64_t left = ready - stream->sent;
     size_t bytes = left < peer->chunk_bytes ? (size_t)left : peer->chunk_bytes;
     int32_t status = chunk_offer(bulk, peer, stream, bytes);
     if (status == CONVOY_LIMIT && bytes > peer->proven_bytes) {
@@ -182,10 +182,29 @@ static int32_t pump_chunk(struct convoy_bulk *bulk, struct bulk_peer *peer, stru
     return status;
 }
 
+/* Whether something of it may go now: a part only if it fills a chunk, or is the last one. */
+static bool stream_is_ready(const struct bulk_peer *peer, const struct bulk_stream *stream, uint64_t ready)
+{
+    return stream->is_abort_due || ready == stream->bytes || ready - stream->sent >= peer->chunk_bytes;
+}
+
+/* The next stream in the circle of which something may go; whatever is still being made stays where it is in it. */
 static int32_t pump_stream(struct convoy_bulk *bulk, struct bulk_peer *peer)
 {
-    struct bulk_stream *stream = peer->turn;
-    return stream->is_abort_due ? pump_abort(bulk, peer, stream) : pump_chunk(bulk, peer, stream);
+    const struct bulk_stream *first = peer->turn;
+    do {
+        struct bulk_stream *stream = peer->turn;
+        uint64_t ready = convoy_bulk_stream_ready(stream);
+        if (ready == CONVOY_BULK_NEVER && !stream->is_abort_due) {
+            convoy_bulk_stream_stop(bulk, stream, CONVOY_CANCELED);
+            return CONVOY_OK;
+        }
+        if (stream_is_ready(peer, stream, ready)) {
+            return stream->is_abort_due ? pump_abort(bulk, peer, stream) : pump_chunk(bulk, peer, stream, ready);
+        }
+        peer->turn = stream->next;
+    } while (peer->turn != first);
+    return CONVOY_IN_PROGRESS;
 }
 
 /* -- all ----------------------------------------------------------------------------------------------------------- */

@@ -55,7 +55,7 @@ static int32_t frame_keep(struct convoy_bulk *bulk, struct bulk_peer *peer, cons
         peer->first_frame = frame;
     }
     peer->last_frame = frame;
-    peer->frame_bytes += bytes;
+    bulk_set_frame_bytes(peer, peer->frame_bytes + bytes);
     convoy_bulk_peer_busy(bulk, peer);
     return CONVOY_OK;
 }
@@ -142,6 +142,7 @@ static void stream_fill(struct convoy_bulk *bulk, struct bulk_stream *stream, co
     stream->cookie = send->cookie;
     stream->piece_count = send->piece_count;
     stream->pieces = send->pieces;
+    stream->ready = send->ready;
     stream->bytes = bytes;
     if (send->piece_count == 1) {
         stream->one = send->pieces[0];
@@ -183,6 +184,21 @@ int32_t convoy_bulk_send(struct convoy_bulk *bulk, const struct convoy_bulk_send
     send_wake(bulk);
     (void)pthread_mutex_unlock(&bulk->lock);
     return status;
+}
+
+void convoy_bulk_poke(struct convoy_bulk *bulk)
+{
+    (void)pthread_mutex_lock(&bulk->lock);
+    if (bulk->busy_count != 0) {
+        (void)convoy_bulk_pump(bulk, false);
+    }
+    send_wake(bulk);
+    (void)pthread_mutex_unlock(&bulk->lock);
+}
+
+size_t convoy_bulk_waiting(const struct convoy_bulk *bulk, uint32_t peer)
+{
+    return __atomic_load_n(&bulk->peers[peer].frame_bytes, __ATOMIC_RELAXED);
 }
 
 int32_t convoy_bulk_abort(struct convoy_bulk *bulk, uint64_t value, struct convoy_error *error)

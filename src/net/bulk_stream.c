@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 /* -- states -------------------------------------------------------------------------------------------------------- */
@@ -135,6 +136,12 @@ const void *convoy_bulk_stream_look(struct convoy_bulk *bulk, const struct bulk_
         at = 0;
     }
     return bulk->gather;
+}
+
+uint64_t convoy_bulk_stream_ready(const struct bulk_stream *stream)
+{
+    uint64_t ready = stream->ready != NULL ? atomic_load_explicit(stream->ready, memory_order_acquire) : stream->bytes;
+    return ready < stream->bytes || ready == CONVOY_BULK_NEVER ? ready : stream->bytes;
 }
 
 void convoy_bulk_stream_advance(struct bulk_stream *stream, size_t bytes)

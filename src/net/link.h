@@ -100,6 +100,9 @@ int convoy_link_fd(const struct convoy_link *link);
  * NULL is a no-op. */
 void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns);
 
+/* Whether nothing is left of an endpoint to that peer. */
+bool convoy_link_is_closed(const struct convoy_link *link, uint32_t peer);
+
 /* The rest looks on: any thread, at any time before close, whatever the one inside does. */
 
 enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, uint32_t peer);

@@ -69,6 +69,12 @@ void convoy_link_endpoint_close(struct convoy_link *link, struct link_endpoint *
     }
 }
 
+bool convoy_link_is_closed(const struct convoy_link *link, uint32_t peer)
+{
+    const struct link_endpoint *endpoint = &link->endpoints[peer];
+    return endpoint->ep == NULL && endpoint->later_address == NULL;
+}
+
 /* -- connecting ---------------------------------------------------------------------------------------------------- */
 
 static void endpoint_print(const void *object, const struct convoy_ucx_functions *functions, FILE *stream)

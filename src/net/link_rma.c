@@ -61,6 +61,16 @@ enum convoy_link_rma convoy_link_rma_of(const struct convoy_ucx_resources *resou
     return least;
 }
 
+enum convoy_link_rma convoy_link_rma_best(const struct convoy_ucx_resources *resources)
+{
+    enum convoy_link_rma best = CONVOY_LINK_RMA_NEVER;
+    for (uint32_t i = 0; i < resources->count; i++) {
+        enum convoy_link_rma rma = transport_rma(resources->rows[i].transport);
+        best = rma > best ? rma : best;
+    }
+    return best;
+}
+
 enum convoy_link_rma convoy_link_can_rma(const struct convoy_link *link, uint32_t peer)
 {
     const struct link_endpoint *endpoint = &link->endpoints[peer];

@@ -32,6 +32,9 @@ typedef void (*convoy_link_rma_fn)(void *user, int32_t status);
 /* Pure: of an endpoint whose puts go over these. The least of them counts: UCX takes which it wants. */
 enum convoy_link_rma convoy_link_rma_of(const struct convoy_ucx_resources *resources);
 
+/* Pure: the most that any of them offers: whether it is worth asking for. */
+enum convoy_link_rma convoy_link_rma_best(const struct convoy_ucx_resources *resources);
+
 enum convoy_link_rma convoy_link_can_rma(const struct convoy_link *link, uint32_t peer);
 
 /* address NULL: UCX makes the memory. NO_MEMORY: also when it may not be locked; text has UCX's words. UNSUPPORTED: the

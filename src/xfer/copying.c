@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/fault.h"
 #include "core/memory.h"
+#include "xfer/far.h"
 #include "xfer/raw.h"
 
 #include <sched.h>
@@ -57,9 +58,9 @@ static uint64_t clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
     return next;
 }
 
-/* Moves the mark, once that is worth it: the swap waits until all that was written has come out of the processor. false:
- * the stage was given up meanwhile, nobody needs the rest. */
-static bool mark(struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now)
+/* Moves the mark, and what is pushed as far as that, once it is worth it: the swap waits until all that was written has come
+ * out of the processor. false: the stage was given up meanwhile, nobody needs the rest. */
+static bool mark(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now)
 {
     if (now - *before < CONVOY_XFER_CHUNK_BYTES) {
         return true;
@@ -67,11 +68,14 @@ static bool mark(struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now
     bool is_wanted = atomic_compare_exchange_strong_explicit(convoy_xfer_stage_mark(entry), before, now,
                                                              memory_order_release, memory_order_relaxed);
     *before = is_wanted ? now : *before;
+    if (is_wanted && entry->is_followed) {
+        convoy_far_staged(engine);
+    }
     return is_wanted;
 }
 
 /* One tensor in chunks, so that a reader can follow. false: given up. */
-static bool copy_dense(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
+static bool copy_dense(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
                        const struct convoy_copy_piece *piece, uint64_t *marked)
 {
     uint8_t *to = (uint8_t *)entry->slot.address + piece->to;
@@ -81,14 +85,14 @@ static bool copy_dense(const struct convoy_xfer *engine, struct convoy_xfer_entr
         uint64_t bytes = left < CONVOY_XFER_CHUNK_BYTES ? left : CONVOY_XFER_CHUNK_BYTES;
         convoy_copy(to + done, piece->from + done, bytes, stream_from);
         done += bytes;
-        if (done < piece->bytes && !mark(entry, marked, piece->to + done)) {
+        if (done < piece->bytes && !mark(engine, entry, marked, piece->to + done)) {
             return false;
         }
     }
     return true;
 }
 
-static void copy_stage(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+static void copy_stage(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     uint8_t *slot = entry->slot.address;
     uint64_t marked = 0;
@@ -104,7 +108,7 @@ static void copy_stage(const struct convoy_xfer *engine, struct convoy_xfer_entr
         }
         uint64_t end = clear_gap(slot, piece->to + piece->bytes, entry->payload_bytes);
         if (i + 1 < entry->piece_count) { /* the last mark is the state's */
-            if (!mark(entry, &marked, end)) {
+            if (!mark(engine, entry, &marked, end)) {
                 return;
             }
         }
@@ -269,6 +273,9 @@ void *convoy_xfer_copier_main(void *argument)
             convoy_raw_copy_run(engine, ordered);
         } else if (engine->job_first != CONVOY_XFER_NOBODY) {
             convoy_xfer_job_run(engine, &engine->entries[engine->job_first]);
+        } else if (engine->must_flush) {
+            convoy_xfer_unlock(engine);
+            convoy_xfer_lock(engine);
         } else {
             (void)pthread_cond_wait(&engine->work, &engine->lock);
         }

@@ -60,7 +60,17 @@ static void describe_sample(void *user, const struct convoy_xfer_sample *sample)
     }
 }
 
-static json_t *describe_stats(struct convoy_xfer *engine)
+/* What bulk says of itself: its lock is never waited for under the engine's. NULL: there is none. */
+static json_t *ask_bulk(struct convoy_xfer *engine)
+{
+    convoy_xfer_lock(engine);
+    const struct convoy_far *far = engine->far;
+    convoy_xfer_unlock(engine);
+    return far != NULL ? convoy_bulk_describe(far->bulk) : NULL;
+}
+
+/* bulk: taken. */
+static json_t *describe_stats(struct convoy_xfer *engine, json_t *bulk)
 {
     struct convoy_xfer_snapshot *snapshot = convoy_memory_zalloc(sizeof *snapshot);
     if (snapshot == NULL) {
@@ -69,8 +79,8 @@ static json_t *describe_stats(struct convoy_xfer *engine)
     json_t *out = json_object();
     convoy_xfer_lock(engine);
     convoy_xfer_snapshot_take(engine, snapshot);
-    if (engine->far != NULL) {
-        (void)json_object_set_new(part_of(out, "far"), "bulk", convoy_bulk_describe(engine->far->bulk));
+    if (bulk != NULL) {
+        (void)json_object_set_new(part_of(out, "far"), "bulk", bulk);
     }
     convoy_xfer_unlock(engine);
     set_text(out, "session", snapshot->session);
@@ -213,7 +223,7 @@ static json_t *describe_trace(const struct convoy_xfer *engine)
 json_t *convoy_xfer_describe(struct convoy_xfer *engine, uint32_t topic)
 {
     if (topic == CONVOY_TOPIC_STATS) {
-        return describe_stats(engine);
+        return describe_stats(engine, ask_bulk(engine));
     }
     convoy_xfer_lock(engine);
     json_t *out = topic == CONVOY_TOPIC_DUMP       ? describe_dump(engine)
@@ -221,7 +231,7 @@ json_t *convoy_xfer_describe(struct convoy_xfer *engine, uint32_t topic)
                                                    : describe_trace(engine);
     convoy_xfer_unlock(engine);
     if (topic == CONVOY_TOPIC_DUMP) {
-        json_t *stats = describe_stats(engine);
+        json_t *stats = describe_stats(engine, NULL);
         (void)json_object_set(out, "pool", json_object_get(stats, "pool"));
         json_decref(stats);
     }

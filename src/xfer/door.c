@@ -2,10 +2,10 @@
 /*
  * Connections on their way in, on the progress thread, which never waits for one of them:
  *
- *   HELLO -> INTRODUCE -> LOCAL -> (a peer)        on this host
- *                      -> BULK  -> (a peer)        without shared memory
+ *   HELLO -> INTRODUCE -> LOCAL -> (a peer)               on this host
+ *                      -> OPENING -> BULK  -> (a peer)    without shared memory; OPENING: until UCX is open
  *
- * every step within hello_timeout_ms; strangers are counted and dropped
+ * every step within hello_timeout_ms, OPENING within the engine's timeout; strangers are counted and dropped
  */
 #include "xfer/door.h"
 
@@ -28,7 +28,7 @@
 #define ARRIVALS 32u
 #define BACKLOG 64
 
-enum arrival_step { ARRIVAL_FREE = 0, ARRIVAL_HELLO, ARRIVAL_INTRODUCE, ARRIVAL_LOCAL, ARRIVAL_BULK };
+enum arrival_step { ARRIVAL_FREE = 0, ARRIVAL_HELLO, ARRIVAL_INTRODUCE, ARRIVAL_LOCAL, ARRIVAL_OPENING, ARRIVAL_BULK };
 
 struct arrival {
     enum arrival_step step;
@@ -166,7 +166,8 @@ uint32_t convoy_xfer_door_polls(struct convoy_xfer *engine, struct pollfd *polls
     for (uint32_t i = 0; i < ARRIVALS && count + 2 <= room; i++) {
         const struct arrival *arrival = &engine->pending->arrivals[i];
         int fd = arrival->step == ARRIVAL_HELLO ? arrival->handshake->fd : arrival->stream.fd;
-        polls[count++] = (struct pollfd){.fd = arrival->step != ARRIVAL_FREE ? fd : -1, .events = POLLIN};
+        bool is_watched = arrival->step != ARRIVAL_FREE && arrival->step != ARRIVAL_OPENING; /* that one's turn is ours */
+        polls[count++] = (struct pollfd){.fd = is_watched ? fd : -1, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = engine->pending->callers[i].fd, .events = POLLIN};
     }
     return count;
@@ -252,16 +253,49 @@ static int32_t judge(struct convoy_xfer *engine, struct arrival *arrival, uint32
         *flags_out = CONVOY_NOTICE_RETRY;
         return convoy_error_set(error, CONVOY_BUSY, "connected already, or about to be");
     }
-    int32_t status = convoy_door_match(engine, theirs, &arrival->target, is_far_out, error);
-    return status == CONVOY_OK && *is_far_out ? convoy_far_open(engine, error) : status;
+    return convoy_door_match(engine, theirs, &arrival->target, is_far_out, error);
+}
+
+/* Both meet at the local socket, or exchange the addresses of their bulks. */
+static bool answer(struct convoy_xfer *engine, struct arrival *arrival, bool is_far)
+{
+    struct convoy_introduction ours = convoy_xfer_introduction(engine);
+    uint8_t bytes[CONVOY_INTRODUCE_BYTES];
+    memcpy(ours.nonce, arrival->nonce, sizeof ours.nonce);
+    ours.flags |= is_far ? CONVOY_INTRODUCE_REMOTE : 0;
+    convoy_introduction_encode(&ours, bytes);
+    arrival->step = is_far ? ARRIVAL_BULK : ARRIVAL_LOCAL;
+    arrival->stream.limit = is_far ? CONVOY_FAR_ADDRESS_BYTES : arrival->stream.limit;
+    arrival->deadline_ns = step_deadline(engine);
+    bool is_out = convoy_frame_queue(&arrival->stream, CONVOY_INTRODUCE_ANSWER, bytes, sizeof bytes) == CONVOY_OK &&
+                  convoy_frame_flush(&arrival->stream) == CONVOY_OK;
+    CONVOY_POINT(door_introduced);
+    return is_out;
+}
+
+/* Nobody waits for UCX here. false: it is over. */
+static bool step_opening(struct convoy_xfer *engine, struct arrival *arrival)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    int32_t status = convoy_far_open_elsewhere(engine, &error);
+    if (status == CONVOY_IN_PROGRESS && convoy_now_ns() < arrival->deadline_ns) {
+        return true;
+    }
+    if (status == CONVOY_OK) {
+        return answer(engine, arrival, true);
+    }
+    if (status == CONVOY_IN_PROGRESS) {
+        (void)convoy_error_set(&error, CONVOY_TIMED_OUT, "UCX was not open there within %llu ms",
+                               (unsigned long long)(engine->options.timeout_ns / CONVOY_NS_PER_MS));
+    }
+    refuse(arrival, &error, 0);
+    return false;
 }
 
 static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
 {
     struct convoy_frame frame;
     struct convoy_error error = CONVOY_ERROR_INIT;
-    struct convoy_introduction ours = convoy_xfer_introduction(engine);
-    uint8_t bytes[CONVOY_INTRODUCE_BYTES];
     uint32_t flags = 0;
     bool is_far = false;
     int32_t status = convoy_frame_recv(&arrival->stream, &frame);
@@ -282,16 +316,12 @@ static bool step_introduce(struct convoy_xfer *engine, struct arrival *arrival)
         refuse(arrival, &error, flags);
         return false;
     }
-    memcpy(ours.nonce, arrival->nonce, sizeof ours.nonce);
-    ours.flags |= is_far ? CONVOY_INTRODUCE_REMOTE : 0;
-    convoy_introduction_encode(&ours, bytes);
-    arrival->step = is_far ? ARRIVAL_BULK : ARRIVAL_LOCAL;
-    arrival->stream.limit = is_far ? CONVOY_FAR_ADDRESS_BYTES : arrival->stream.limit;
-    arrival->deadline_ns = step_deadline(engine);
-    bool is_out = convoy_frame_queue(&arrival->stream, CONVOY_INTRODUCE_ANSWER, bytes, sizeof bytes) == CONVOY_OK &&
-                  convoy_frame_flush(&arrival->stream) == CONVOY_OK;
-    CONVOY_POINT(door_introduced);
-    return is_out;
+    if (!is_far) {
+        return answer(engine, arrival, false);
+    }
+    arrival->step = ARRIVAL_OPENING;
+    arrival->deadline_ns = convoy_deadline_after(convoy_now_ns(), engine->options.timeout_ns);
+    return step_opening(engine, arrival);
 }
 
 /* false: it is over, or has become a peer. */
@@ -304,14 +334,15 @@ static bool step_bulk(struct convoy_xfer *engine, struct arrival *arrival)
         return status == CONVOY_IN_PROGRESS;
     }
     convoy_xfer_lock(engine);
+    bool is_twice = is_crossing(engine, &arrival->theirs);
+    convoy_xfer_unlock(engine);
     if (frame.type != CONVOY_INTRODUCE_BULK) {
         status = convoy_error_set(&error, CONVOY_UNKNOWN_MESSAGE, "frame of type %u", frame.type);
-    } else if (is_crossing(engine, &arrival->theirs)) {
+    } else if (is_twice) {
         status = convoy_error_set(&error, CONVOY_BUSY, "connected already");
     } else {
         status = convoy_far_admit(engine, &arrival->stream, &arrival->theirs, &frame, &error);
     }
-    convoy_xfer_unlock(engine);
     convoy_memory_free(frame.body);
     if (status != CONVOY_OK) {
         convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "engine %s: %s was turned away: %s", engine->session,
@@ -339,6 +370,9 @@ static bool step_arrival(struct convoy_xfer *engine, struct arrival *arrival)
     }
     if (arrival->step == ARRIVAL_BULK) {
         return step_bulk(engine, arrival);
+    }
+    if (arrival->step == ARRIVAL_OPENING) {
+        return step_opening(engine, arrival);
     }
     return arrival->step != ARRIVAL_INTRODUCE || step_introduce(engine, arrival);
 }

@@ -134,7 +134,7 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
     while (notes < (uint64_t)options->transfer_max * NOTE_BYTES_EACH) { /* a power of two: its first block is at offset 0 */
         notes *= 2;
     }
-    const struct convoy_pool_options pool = {
+    struct convoy_pool_options pool = {
         .kind = options->pool_kind == CONVOY_MEMORY_SHARED ? CONVOY_POOL_SHARED : CONVOY_POOL_HOST,
         .memory = options->pool_memory,
         .bytes = options->pool_bytes,
@@ -154,6 +154,12 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
     const struct convoy_pool_request token = {
         .owner = {"token", 5, 1}, .bytes = CONVOY_INTRODUCE_TOKEN_BYTES, .deadline_ns = CONVOY_LEASE_NEVER};
     struct convoy_slot slot;
+    void *made = convoy_far_rma_pool(engine);
+    if (made != NULL) {
+        pool.kind = CONVOY_POOL_HOST;
+        pool.memory = made;
+        engine->introduction.flags |= CONVOY_INTRODUCE_PRIVATE;
+    }
     int32_t status = convoy_pool_open(&pool, &engine->pool, error);
     if (status == CONVOY_OK) {
         status = convoy_pool_open(&note, &engine->notes, error);
@@ -271,6 +277,7 @@ static void stop_threads(struct convoy_xfer *engine)
         convoy_runtime_thread_join(engine->runtime, engine->copier);
     }
     engine->has_threads = engine->has_copier = false;
+    convoy_far_opener_join(engine);
 }
 
 /* No thread is left that looks at it. */

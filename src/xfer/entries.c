@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/far.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -247,6 +247,8 @@ static void ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
             at = send->next;
             if (send->source == entry->index && send->state == CONVOY_TRANSFER_QUEUED) {
                 convoy_xfer_send_advance(engine, send);
+            } else if (send->source == entry->index && entry->is_followed && send->kind == CONVOY_XFER_SEND) {
+                convoy_far_source_ended(engine, send);
             } else if (send->source == entry->index && send->state == CONVOY_TRANSFER_OFFERED &&
                        send->reference == CONVOY_REFERENCE_WRITE && is_good) {
                 convoy_xfer_send_staged(engine, send);

@@ -11,19 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FRAME_HEAD_BYTES 16u /* type 2 | length 2 | zero 4 | incarnation of the sender 8 */
-#define ROUNDS_MAX 64u       /* of progress before what came is looked at */
 #define CUT_NS (200 * CONVOY_NS_PER_MS)
 #define CLOSE_NS (500 * CONVOY_NS_PER_MS)
 
+/* A frame. */
 struct convoy_far_item {
     struct convoy_far_item *next;
     uint32_t peer;
-    bool is_frame;
     bool is_malformed;
     uint64_t incarnation;
     struct convoy_ring_entry entry;
-    struct convoy_bulk_event event;
 };
 
 /* -- what bulk calls ----------------------------------------------------------------------------------------------- */
@@ -54,24 +51,28 @@ static struct convoy_far_item *queue_take(struct convoy_far *far)
 
 static void take_frame(struct convoy_far_item *item, const uint8_t *data, size_t bytes)
 {
-    size_t length = bytes >= FRAME_HEAD_BYTES ? convoy_bytes_u16(data + 2) : SIZE_MAX;
-    if (length > CONVOY_RING_DATA_BYTES || length != bytes - FRAME_HEAD_BYTES) {
+    size_t length = bytes >= CONVOY_FAR_FRAME_HEAD_BYTES ? convoy_bytes_u16(data + 2) : SIZE_MAX;
+    if (length > CONVOY_RING_DATA_BYTES || length != bytes - CONVOY_FAR_FRAME_HEAD_BYTES) {
         item->is_malformed = true;
         return;
     }
     item->incarnation = convoy_bytes_u64(data + 8);
     item->entry.type = convoy_bytes_u16(data);
     item->entry.length = (uint16_t)length;
-    memcpy(item->entry.data, data + FRAME_HEAD_BYTES, length);
+    memcpy(item->entry.data, data + CONVOY_FAR_FRAME_HEAD_BYTES, length);
 }
 
 /* Out of memory: dropped, retries and deadlines are for this. */
 static void on_frame(void *user, uint32_t peer, const void *data, size_t bytes)
 {
+    if (bytes > CONVOY_FAR_FRAME_HEAD_BYTES && convoy_bytes_u16(data) == CONVOY_FAR_KEY_TYPE) {
+        convoy_far_take_key(user, peer, (const uint8_t *)data + CONVOY_FAR_FRAME_HEAD_BYTES,
+                            bytes - CONVOY_FAR_FRAME_HEAD_BYTES);
+        return;
+    }
     struct convoy_far_item *item = convoy_memory_zalloc(sizeof *item);
     if (item != NULL) {
         item->peer = peer;
-        item->is_frame = true;
         take_frame(item, data, bytes);
         queue_add(user, item);
     }
@@ -79,12 +80,14 @@ static void on_frame(void *user, uint32_t peer, const void *data, size_t bytes)
 
 static void on_event(void *user, const struct convoy_bulk_event *event)
 {
-    bool is_of_use = event->kind == CONVOY_BULK_ENDED || event->kind == CONVOY_BULK_DOWN;
-    struct convoy_far_item *item = is_of_use ? convoy_memory_zalloc(sizeof *item) : NULL;
-    if (item != NULL) {
-        item->peer = event->peer;
-        item->event = *event;
-        queue_add(user, item);
+    struct convoy_far *far = user;
+    if (event->kind == CONVOY_BULK_ENDED || event->kind == CONVOY_BULK_RELEASED || event->kind == CONVOY_BULK_MOVED) {
+        convoy_far_push_event(far, event);
+    } else if (event->kind == CONVOY_BULK_DOWN && !convoy_bulk_is_up(far->bulk, event->peer)) { /* not one of before */
+        (void)pthread_mutex_lock(&far->lock);
+        far->peers[event->peer].is_down = true;
+        far->has_words = true;
+        (void)pthread_mutex_unlock(&far->lock);
     }
 }
 
@@ -122,7 +125,14 @@ static void destroy(struct convoy_far *far)
     while ((item = queue_take(far)) != NULL) {
         convoy_memory_free(item);
     }
+    while (far->spare_frames != NULL) {
+        struct convoy_far_frame *frame = far->spare_frames;
+        far->spare_frames = frame->spare;
+        convoy_memory_free(frame);
+    }
     convoy_landings_destroy(far->landings);
+    convoy_memory_free(far->pushes);
+    convoy_memory_free(far->peers);
     (void)pthread_mutex_destroy(&far->lock);
     convoy_memory_free(far);
 }
@@ -135,20 +145,33 @@ static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, s
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for peers on other hosts");
     }
     (void)pthread_mutex_init(&far->lock, NULL);
+    far->last_command = &far->first_command;
+    far->rma = convoy_far_rma_kind(engine);
     far->landings = convoy_landings_create(count);
+    far->peers = convoy_memory_array(engine->options.peer_max, sizeof *far->peers);
+    far->pushes = convoy_memory_array(count, sizeof *far->pushes);
+    far->push_count = far->pushes != NULL ? count : 0;
+    for (uint32_t i = far->push_count; i-- > 0;) {
+        far->pushes[i].next_free = far->free_pushes;
+        far->free_pushes = &far->pushes[i];
+    }
     const struct convoy_bulk_options options = {
         .runtime = engine->runtime,
         .peer_count = engine->options.peer_max,
         .stream_count = count < CONVOY_BULK_STREAMS_MAX ? count : CONVOY_BULK_STREAMS_MAX,
+        .with_rma = far->rma != CONVOY_LINK_RMA_NEVER,
+        .without_peer_errors = far->rma == CONVOY_LINK_RMA_ALLOCATED, /* shared memory: the TCP connection tells */
         .ops = {.resolve = on_resolve, .landed = on_landed, .frame = on_frame, .event = on_event},
         .user = far,
     };
-    int32_t status = far->landings != NULL ? convoy_bulk_open(&options, &far->bulk, error)
-                                           : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u landings", count);
+    bool has_memory = far->landings != NULL && far->peers != NULL && far->pushes != NULL;
+    int32_t status = has_memory ? convoy_bulk_open(&options, &far->bulk, error)
+                                : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u landings and pushes", count);
     if (status != CONVOY_OK) {
         destroy(far);
         return convoy_error_prefix(error, status, "peers on other hosts are reached over UCX");
     }
+    convoy_far_rma_register(engine, far);
     *far_out = far;
     return CONVOY_OK;
 }
@@ -174,11 +197,29 @@ int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error)
     return status;
 }
 
+/* A put that does not come to its end keeps its key: it is never given back then. */
+static void close_keys(struct convoy_xfer *engine)
+{
+    struct convoy_far *far = engine->far;
+    uint64_t end_ns = convoy_deadline_after(convoy_now_ns(), CLOSE_NS);
+    for (uint32_t i = 0; i < engine->options.peer_max; i++) {
+        while (!convoy_far_put_drop(far, i) && convoy_now_ns() < end_ns) {
+            convoy_bulk_sleep(far->bulk, end_ns);
+            convoy_far_work(engine);
+        }
+    }
+}
+
 void convoy_far_close(struct convoy_xfer *engine)
 {
     if (engine->far != NULL) {
         convoy_far_raw_drop(engine, CONVOY_XFER_NOBODY, UINT64_MAX); /* whatever its time */
+        convoy_far_flush(engine);
+        close_keys(engine);
+        convoy_far_rma_forget(engine, CONVOY_XFER_NOBODY);
+        convoy_bulk_memory_close(engine->far->memory);
         convoy_bulk_close(engine->far->bulk, convoy_deadline_after(convoy_now_ns(), CLOSE_NS));
+        convoy_far_raw_finish(engine); /* those that were closed under a chunk */
         destroy(engine->far);
         engine->far = NULL;
     }
@@ -186,32 +227,43 @@ void convoy_far_close(struct convoy_xfer *engine)
 
 /* -- taking what came ---------------------------------------------------------------------------------------------- */
 
-/* One that is left over from an earlier peer of that place has no endpoint any more to be told about. */
-static void take_down(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
-{
-    char transports[8];
-    convoy_bulk_transports(engine->far->bulk, (uint32_t)(peer - engine->peers), transports, sizeof transports);
-    if (transports[0] == '\0') {
-        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, true);
-    }
-}
-
 static void take_item(struct convoy_xfer *engine, const struct convoy_far_item *item)
 {
     struct convoy_xfer_peer *peer = &engine->peers[item->peer];
     bool is_up = peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far;
-    if (!item->is_frame && item->event.kind == CONVOY_BULK_ENDED) {
-        convoy_far_stream_ended(engine, &item->event);
-    } else if (!is_up) {
-        CONVOY_XFER_NOTE(engine, replies_late);
-    } else if (!item->is_frame) {
-        take_down(engine, peer);
-    } else if (item->is_malformed) {
+    if (is_up && item->is_malformed) {
         (void)convoy_xfer_take(engine, peer, NULL);
-    } else if (item->incarnation == peer->incarnation) {
+    } else if (is_up && item->incarnation == peer->incarnation) {
         (void)convoy_xfer_take(engine, peer, &item->entry);
     } else {
         CONVOY_XFER_NOTE(engine, replies_late);
+    }
+}
+
+/* Who is down, or was parted with: behind all that they have said. */
+static void take_words(struct convoy_xfer *engine)
+{
+    struct convoy_far *far = engine->far;
+    (void)pthread_mutex_lock(&far->lock);
+    bool has_words = far->has_words;
+    far->has_words = false;
+    (void)pthread_mutex_unlock(&far->lock);
+    for (uint32_t i = 0; has_words && i < engine->peer_top; i++) {
+        struct convoy_xfer_peer *peer = &engine->peers[i];
+        (void)pthread_mutex_lock(&far->lock);
+        bool is_down = far->peers[i].is_down;
+        bool is_gone = far->peers[i].is_gone;
+        far->peers[i].is_down = far->peers[i].is_gone = false;
+        (void)pthread_mutex_unlock(&far->lock);
+        bool is_settled = peer->tcp_fd >= 0 || peer->cut_ns != 0; /* else it is being connected: an earlier one was meant */
+        if (is_down && is_settled && peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far) {
+            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
+        }
+        if (is_gone && peer->is_parting) {
+            peer->is_parting = false;
+            convoy_far_rma_forget(engine, i);
+            convoy_xfer_peer_end(engine, peer, peer->state, true);
+        }
     }
 }
 
@@ -221,7 +273,7 @@ static void end_cut(struct convoy_xfer *engine, uint64_t now_ns)
     for (uint32_t i = 0; engine->far->cut_count != 0 && i < engine->peer_top; i++) {
         struct convoy_xfer_peer *peer = &engine->peers[i];
         if (peer->cut_ns != 0 && peer->cut_ns <= now_ns) {
-            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, true);
+            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
         } else if (peer->cut_ns != 0) {
             convoy_xfer_timer(engine, peer->cut_ns);
         }
@@ -245,15 +297,19 @@ void convoy_far_pump(struct convoy_xfer *engine)
     uint64_t owner;
     uint64_t number;
     convoy_xfer_unlock(engine);
-    for (uint32_t i = 0; i < ROUNDS_MAX && convoy_bulk_progress(far->bulk) != 0; i++) {
-    }
+    convoy_far_work(engine);
     convoy_xfer_lock(engine);
     while ((item = queue_take(far)) != NULL) {
         take_item(engine, item);
         convoy_memory_free(item);
     }
+    take_words(engine);
+    convoy_far_take_news(engine);
     while (convoy_landing_whole(far->landings, &owner, &number)) {
         convoy_far_landed(engine, owner, number);
+    }
+    while (convoy_landing_quiet(far->landings, &owner, &number)) {
+        convoy_far_quiet(engine, owner, number);
     }
     flush_all(engine);
 }
@@ -277,32 +333,41 @@ void convoy_far_cut(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 
 static bool put(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry)
 {
-    uint8_t frame[FRAME_HEAD_BYTES + CONVOY_RING_DATA_BYTES] = {0};
+    uint8_t frame[CONVOY_FAR_FRAME_HEAD_BYTES + CONVOY_RING_DATA_BYTES] = {0};
     if (peer->is_shy) {
         return false;
     }
     convoy_bytes_put_u16(frame, entry->type);
     convoy_bytes_put_u16(frame + 2, entry->length);
     convoy_bytes_put_u64(frame + 8, engine->incarnation);
-    memcpy(frame + FRAME_HEAD_BYTES, entry->data, entry->length);
-    int32_t status = convoy_bulk_frame(engine->far->bulk, (uint32_t)(peer - engine->peers), frame,
-                                       FRAME_HEAD_BYTES + entry->length, NULL);
-    return status != CONVOY_LIMIT && status != CONVOY_NO_MEMORY;
+    memcpy(frame + CONVOY_FAR_FRAME_HEAD_BYTES, entry->data, entry->length);
+    return convoy_far_frame(engine, (uint32_t)(peer - engine->peers), frame, CONVOY_FAR_FRAME_HEAD_BYTES + entry->length);
 }
 
+/* It is connected now, too. */
+void convoy_far_hello(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
+{
+    if (peer->lane->is_far) {
+        convoy_far_rma_hello(engine, (uint32_t)(peer - engine->peers));
+    }
+}
+
+/* What it may still touch is known to be free when the connection was ended, by whoever gives the lock up. */
 static bool part(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 {
     uint32_t index = (uint32_t)(peer - engine->peers);
     engine->far->cut_count -= peer->cut_ns != 0;
     peer->cut_ns = 0;
-    convoy_bulk_disconnect(engine->far->bulk, index);
+    peer->is_parting = true;
+    convoy_far_part(engine, index);
     convoy_far_raw_drop(engine, index, 0);
-    return true;
+    return false;
 }
 
 const struct convoy_lane convoy_lane_far = {
     .name = "far",
     .is_far = true,
+    .may_be_early = true,
     .put = put,
     .load = convoy_far_load,
     .send_ended = convoy_far_send_ended,

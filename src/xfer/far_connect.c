@@ -19,28 +19,51 @@ static int32_t send_address(struct convoy_xfer *engine, struct convoy_frame_stre
                                                   CONVOY_FAR_ADDRESS_BYTES);
 }
 
-/* On failure there is no such peer. [lock] */
-static int32_t add_peer(struct convoy_xfer *engine, const struct convoy_introduction *theirs, int fd,
-                        const struct convoy_frame *frame, struct convoy_xfer_peer **peer_out, struct convoy_error *error)
+/* It has no descriptor yet, and nothing is said to it. [no lock] */
+static int32_t add_peer(struct convoy_xfer *engine, const struct convoy_introduction *theirs,
+                        struct convoy_xfer_peer **peer_out, uint32_t *generation_out, struct convoy_error *error)
 {
     const struct convoy_xfer_joined joined = {
-        .introduction = theirs, .lane = &convoy_lane_far, .tcp_fd = fd, .wake_fd = -1, .pid_fd = -1};
-    int32_t status = convoy_xfer_peer_add(engine, &joined, peer_out, error);
-    if (status != CONVOY_OK) {
-        return status;
+        .introduction = theirs, .lane = &convoy_lane_far, .tcp_fd = -1, .wake_fd = -1, .pid_fd = -1};
+    convoy_xfer_lock(engine);
+    int32_t status = convoy_xfer_check_open(engine, error);
+    if (status == CONVOY_OK) {
+        status = convoy_xfer_peer_add(engine, &joined, peer_out, error);
     }
-    struct convoy_xfer_peer *peer = *peer_out;
-    status = convoy_bulk_connect(engine->far->bulk, (uint32_t)(peer - engine->peers), frame->body, frame->bytes, error);
-    if (status != CONVOY_OK) {
-        peer->tcp_fd = -1; /* stays the caller's */
-        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, true);
-        return status;
+    if (status == CONVOY_OK) {
+        (*peer_out)->is_shy = true;
+        *generation_out = (*peer_out)->generation;
     }
+    convoy_xfer_unlock(engine);
+    return status;
+}
+
+static void say_connected(const struct convoy_xfer *engine, const struct convoy_introduction *theirs)
+{
     bool is_alike = convoy_host_keys_same_boot(&engine->introduction.keys, &theirs->keys);
     convoy_log_line(&engine->runtime->log, is_alike ? CONVOY_LOG_WARN : CONVOY_LOG_INFO,
                     "engine %s: peer %s shares no memory with it%s: payloads go over UCX", engine->session, theirs->session,
                     is_alike ? ", though it runs on the same kernel" : "");
-    return CONVOY_OK;
+}
+
+/* With its connection made, or not (status): it is a peer with a descriptor, or none. The engine may have ended it meanwhile.
+ * [lock] */
+static int32_t settle_peer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint32_t generation, int32_t status,
+                           struct convoy_frame_stream *stream, struct convoy_error *error)
+{
+    bool is_there = peer->generation == generation && peer->state == CONVOY_PEER_IS_CONNECTED;
+    if (status == CONVOY_OK && !is_there) {
+        return convoy_error_set(error, CONVOY_PEER_LOST, "it was given up while its connection was made");
+    }
+    if (status != CONVOY_OK && is_there) {
+        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
+    }
+    if (status == CONVOY_OK) {
+        peer->tcp_fd = stream->fd;
+        stream->fd = -1; /* the peer's now */
+        convoy_xfer_kick(engine); /* its connection is to be watched */
+    }
+    return status;
 }
 
 /* The answer: an address, or why not. */
@@ -63,25 +86,40 @@ static int32_t take_answer(struct convoy_frame_stream *stream, const struct conv
                                          frame_out->type);
 }
 
-static int32_t join_locked(struct convoy_xfer *engine, struct convoy_frame_stream *stream,
-                           const struct convoy_introduction *theirs, const struct convoy_frame *frame,
-                           convoy_peer *peer_out, struct convoy_error *error)
+/* Making the endpoint takes milliseconds: without the engine's lock. */
+static int32_t connect_peer(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer,
+                            const struct convoy_frame *frame, struct convoy_error *error)
+{
+    return convoy_bulk_connect(engine->far->bulk, (uint32_t)(peer - engine->peers), frame->body, frame->bytes, error);
+}
+
+static int32_t join(struct convoy_xfer *engine, struct convoy_frame_stream *stream, const struct convoy_introduction *theirs,
+                    const struct convoy_frame *frame, convoy_peer *peer_out, struct convoy_error *error)
 {
     const struct convoy_xfer_notice hello = {.type = CONVOY_SAY_HELLO};
     struct convoy_ring_entry entry;
     struct convoy_xfer_peer *peer = NULL;
-    int32_t status = convoy_xfer_check_open(engine, error);
-    if (status == CONVOY_OK) {
-        status = add_peer(engine, theirs, stream->fd, frame, &peer, error);
+    uint32_t generation = 0;
+    int32_t status = add_peer(engine, theirs, &peer, &generation, error);
+    if (status != CONVOY_OK) {
+        return status;
     }
+    status = connect_peer(engine, peer, frame, error);
+    convoy_xfer_lock(engine);
+    status = settle_peer(engine, peer, generation, status, stream, error);
     if (status == CONVOY_OK) {
         CONVOY_POINT(far_dial_joined);
-        stream->fd = -1; /* the peer's now */
         peer->is_held = true;
         *peer_out = convoy_xfer_peer_handle(engine, peer);
+        peer->is_shy = false;
         convoy_xfer_notice_pack(&hello, &entry);
-        (void)peer->lane->put(engine, peer, &entry);
-        convoy_xfer_kick(engine); /* its connection is to be watched */
+        (void)peer->lane->put(engine, peer, &entry); /* before what may wait already */
+        convoy_far_hello(engine, peer);
+        convoy_xfer_peer_flush(engine, peer);
+    }
+    convoy_xfer_unlock(engine);
+    if (status == CONVOY_OK) {
+        say_connected(engine, theirs);
     }
     return status;
 }
@@ -105,9 +143,7 @@ int32_t convoy_far_join(struct convoy_xfer *engine, struct convoy_frame_stream *
     if (status != CONVOY_OK) {
         return status;
     }
-    convoy_xfer_lock(engine);
-    status = join_locked(engine, stream, theirs, &frame, peer_out, error);
-    convoy_xfer_unlock(engine);
+    status = join(engine, stream, theirs, &frame, peer_out, error);
     convoy_memory_free(frame.body);
     return status;
 }
@@ -117,21 +153,24 @@ int32_t convoy_far_admit(struct convoy_xfer *engine, struct convoy_frame_stream 
                          struct convoy_error *error)
 {
     struct convoy_xfer_peer *peer = NULL;
-    int32_t status = add_peer(engine, theirs, stream->fd, frame, &peer, error);
+    uint32_t generation = 0;
+    int32_t status = add_peer(engine, theirs, &peer, &generation, error);
     if (status != CONVOY_OK) {
         return status;
     }
-    peer->is_shy = true;
     CONVOY_POINT(far_door_joined);
-    status = send_address(engine, stream, error);
+    status = connect_peer(engine, peer, frame, error);
+    if (status == CONVOY_OK) {
+        status = send_address(engine, stream, error);
+    }
     if (status == CONVOY_OK && convoy_frame_flush(stream) != CONVOY_OK) { /* so little fits the socket */
         status = convoy_error_set(error, CONVOY_PEER_LOST, "the connection ended before the own address was out");
     }
-    if (status != CONVOY_OK) {
-        peer->tcp_fd = -1;
-        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, true);
-        return status;
+    convoy_xfer_lock(engine);
+    status = settle_peer(engine, peer, generation, status, stream, error);
+    convoy_xfer_unlock(engine);
+    if (status == CONVOY_OK) {
+        say_connected(engine, theirs);
     }
-    stream->fd = -1;
-    return CONVOY_OK;
+    return status;
 }

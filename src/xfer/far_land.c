@@ -10,13 +10,15 @@
 
 #define RETRY_AFTER_MS 10u
 
-static void say_room(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
+static void say_room(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_ROOM};
     notice.body.room = (struct convoy_room){.serial = entry->serial,
                                             .landing = entry->landing,
                                             .generation = entry->landing_generation,
-                                            .note_bytes = entry->note_bytes};
+                                            .note_bytes = entry->note_bytes,
+                                            .put = convoy_far_rma_room(engine, entry)};
+    entry->path = notice.body.room.put != CONVOY_ROOM_NO_PUT ? CONVOY_PATH_RMA : CONVOY_PATH_MESSAGES;
     CONVOY_POINT(room_before_put);
     convoy_xfer_say(engine, &engine->peers[entry->peer], &notice);
     CONVOY_POINT(room_after_put);
@@ -100,7 +102,6 @@ void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
         return;
     }
     entry->retry_after_ms = 0;
-    entry->path = CONVOY_PATH_MESSAGES;
     set_retry(engine, entry);
     say_room(engine, entry);
 }
@@ -111,18 +112,37 @@ void convoy_far_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry 
     say_room(engine, entry);
 }
 
-/* Nothing lands any more from the return on. */
+/* Nothing lands any more, but for a chunk that is just being copied: that counts as a copy of the load's own. */
 void convoy_far_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    convoy_landing_close(engine->far->landings, entry->landing);
+    bool is_quiet = convoy_landing_close(engine->far->landings, entry->landing);
     entry->landing = CONVOY_LANDING_NONE;
-    convoy_bulk_barrier(engine->far->bulk);
+    if (!is_quiet) {
+        entry->is_copying = true;
+        engine->copying_count++;
+    }
+}
+
+void convoy_far_quiet(struct convoy_xfer *engine, uint64_t owner, uint64_t number)
+{
+    struct convoy_xfer_entry *entry = owner != 0 ? convoy_xfer_entry_find(engine, owner, NULL) : NULL;
+    if (entry == NULL) {
+        convoy_far_raw_quiet(engine, number);
+        return;
+    }
+    entry->is_copying = false;
+    engine->copying_count--;
+    if (convoy_xfer_state_is_end(entry->state) && entry->state != CONVOY_TRANSFER_LOADED) {
+        convoy_xfer_load_give_back(engine, entry);
+    }
+    convoy_xfer_wake(engine);
+    convoy_xfer_entry_settle(engine, entry);
 }
 
 void convoy_far_load_repeat(struct convoy_xfer *engine, uint32_t peer, uint64_t serial)
 {
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
-        const struct convoy_xfer_entry *entry = &engine->entries[at];
+        struct convoy_xfer_entry *entry = &engine->entries[at];
         if (entry->kind == CONVOY_XFER_LOAD && entry->peer == peer && entry->serial == serial && entry->landing != 0) {
             say_room(engine, entry);
             return;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that go out: a send or an order that has been given room streams what it has there. What its connection takes at once
- * is handed over under the engine's lock, at most a window of chunks; the rest goes while bulk makes progress, without it. */
+/* Bytes that go out: a send or an order that has been given room pushes what it has there. */
 #include "xfer/far.h"
 #include "xfer/raw.h"
 
@@ -8,69 +7,101 @@
 #include "core/error.h"
 #include "core/fault.h"
 
+#include <sched.h>
+
 enum { STREAM_NOTE = 0, STREAM_PAYLOAD, STREAMS };
 
-struct outgoing {
-    uint32_t peer;
-    uint64_t offset;
-    const void *data;
-    uint64_t bytes;
-    uint64_t cookie;
-};
-
-static int32_t push_pieces(struct convoy_xfer *engine, const struct convoy_room *room, const struct outgoing *what,
-                           const struct convoy_bulk_piece *pieces, uint32_t count, uint64_t *stream_out,
-                           struct convoy_error *error)
+static int32_t push(struct convoy_xfer *engine, const struct convoy_far_source *source, uint64_t *id_out,
+                    struct convoy_error *error)
 {
-    const struct convoy_bulk_send send = {.peer = what->peer,
-                                          .transfer = room->landing,
-                                          .generation = room->generation,
-                                          .offset = what->offset,
-                                          .pieces = pieces,
-                                          .piece_count = count,
-                                          .cookie = what->cookie};
     CONVOY_POINT(push_granted);
-    return convoy_bulk_send(engine->far->bulk, &send, stream_out, error);
-}
-
-static int32_t push(struct convoy_xfer *engine, const struct convoy_room *room, const struct outgoing *what,
-                    uint64_t *stream_out, struct convoy_error *error)
-{
-    const struct convoy_bulk_piece piece = {.data = what->data, .bytes = what->bytes};
-    return what->bytes != 0 ? push_pieces(engine, room, what, &piece, 1, stream_out, error) : CONVOY_OK;
+    return source->bytes != 0 ? convoy_far_push_start(engine, source, id_out, error) : CONVOY_OK;
 }
 
 /* -- sends --------------------------------------------------------------------------------------------------------- */
 
+static struct convoy_far_source source_of(const struct convoy_xfer_entry *entry)
+{
+    return (struct convoy_far_source){.peer = entry->peer,
+                                      .owner = convoy_xfer_entry_handle(entry),
+                                      .landing = entry->landing,
+                                      .generation = entry->landing_generation};
+}
+
+static int32_t push_note(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    const struct convoy_xfer_entry *stage = &engine->entries[entry->source];
+    struct convoy_far_source note = source_of(entry);
+    note.data = (const uint8_t *)stage->note.address + CONVOY_MARK_BYTES;
+    note.bytes = entry->note_bytes;
+    entry->is_note_due = false;
+    return push(engine, &note, &entry->streams[STREAM_NOTE], &entry->error);
+}
+
+static int32_t push_payload(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint64_t put)
+{
+    const struct convoy_xfer_entry *stage = &engine->entries[entry->source];
+    struct convoy_far_source payload = source_of(entry);
+    payload.offset = CONVOY_LANDING_PAYLOAD;
+    payload.data = entry->slot.address;
+    payload.bytes = entry->payload_bytes != 0 ? entry->payload_bytes : stage->payload_bytes;
+    payload.ready = stage->is_followed && !CONVOY_MUTATED(mark_not_followed) ? convoy_xfer_stage_mark(stage) : NULL;
+    payload.is_put = put != CONVOY_ROOM_NO_PUT;
+    payload.put = put;
+    entry->path = payload.is_put ? CONVOY_PATH_RMA : CONVOY_PATH_MESSAGES;
+    return push(engine, &payload, &entry->streams[STREAM_PAYLOAD], &entry->error);
+}
+
+/* The descriptor, which has the checksum, goes when it is final. */
 static int32_t push_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
 {
     const struct convoy_xfer_entry *stage = &engine->entries[entry->source];
-    const struct outgoing note = {
-        .peer = entry->peer,
-        .data = (const uint8_t *)stage->note.address + CONVOY_MARK_BYTES,
-        .bytes = room->note_bytes,
-        .cookie = convoy_xfer_entry_handle(entry),
-    };
-    const struct outgoing payload = {
-        .peer = entry->peer,
-        .offset = CONVOY_LANDING_PAYLOAD,
-        .data = entry->slot.address,
-        .bytes = entry->payload_bytes != 0 ? entry->payload_bytes : stage->payload_bytes,
-        .cookie = note.cookie,
-    };
     if (room->note_bytes != 0 && room->note_bytes != stage->known_bytes) {
         return convoy_error_set(&entry->error, CONVOY_MALFORMED, "room for a descriptor of %llu bytes, it has %zu",
                                 (unsigned long long)room->note_bytes, stage->known_bytes);
     }
-    int32_t status = push(engine, room, &note, &entry->streams[STREAM_NOTE], &entry->error);
-    return status == CONVOY_OK ? push(engine, room, &payload, &entry->streams[STREAM_PAYLOAD], &entry->error) : status;
+    entry->landing = room->landing;
+    entry->landing_generation = room->generation;
+    entry->note_bytes = room->note_bytes;
+    entry->is_note_due = stage->state == CONVOY_TRANSFER_STAGING;
+    int32_t status = entry->is_note_due ? CONVOY_OK : push_note(engine, entry);
+    bool may_put = room->put != CONVOY_ROOM_NO_PUT && convoy_far_has_key(engine->far, entry->peer);
+    if (room->put != CONVOY_ROOM_NO_PUT && (!may_put || status != CONVOY_OK)) { /* the slot waits for this word */
+        convoy_far_say_put(engine, entry->peer, room->landing, room->generation, 0, CONVOY_UNSUPPORTED);
+    }
+    return status == CONVOY_OK ? push_payload(engine, entry, may_put ? room->put : CONVOY_ROOM_NO_PUT) : status;
+}
+
+static void fail_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status)
+{
+    char text[CONVOY_ERROR_TEXT_BYTES];
+    (void)snprintf(text, sizeof text, "%s", entry->error.text);
+    convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "its bytes cannot go: %s", text);
+}
+
+void convoy_far_source_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    const struct convoy_xfer_entry *stage = &engine->entries[entry->source];
+    if (entry->state != CONVOY_TRANSFER_OFFERED) {
+        return;
+    }
+    if (stage->state != CONVOY_TRANSFER_STAGED) {
+        convoy_xfer_entry_fail(engine, entry, stage->state, stage->status, "was not staged to its end: %s",
+                               stage->error.text);
+        return;
+    }
+    int32_t status = entry->is_note_due ? push_note(engine, entry) : CONVOY_OK;
+    if (status != CONVOY_OK) {
+        fail_send(engine, entry, status);
+    }
+    convoy_far_poke(engine); /* the last chunks */
 }
 
 /* A loan asks for nothing but its memory: once all bytes are there, whatever the receiver makes of them, it is over. */
 static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (entry->is_hidden && entry->state == CONVOY_TRANSFER_OFFERED && entry->streams[STREAM_NOTE] == 0 &&
-        entry->streams[STREAM_PAYLOAD] == 0) {
+    if (entry->is_hidden && entry->state == CONVOY_TRANSFER_OFFERED && !entry->is_note_due &&
+        entry->streams[STREAM_NOTE] == 0 && entry->streams[STREAM_PAYLOAD] == 0) {
         engine->counters[CONVOY_XFER_COUNT_pushed_bytes] += entry->payload_bytes;
         entry->users++;
         (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_SENT);
@@ -82,39 +113,53 @@ static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *en
 
 static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
 {
-    if (entry->path == CONVOY_PATH_MESSAGES) { /* ROOM was said twice */
+    if (entry->path == CONVOY_PATH_MESSAGES || entry->path == CONVOY_PATH_RMA) { /* ROOM was said twice */
         CONVOY_XFER_NOTE(engine, rooms_repeated);
         return;
     }
-    entry->path = CONVOY_PATH_MESSAGES;
     int32_t status = push_send(engine, entry, room);
     if (status != CONVOY_OK) {
-        char text[CONVOY_ERROR_TEXT_BYTES];
-        (void)snprintf(text, sizeof text, "%s", entry->error.text);
-        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "its bytes cannot go: %s", text);
+        fail_send(engine, entry, status);
     } else {
         finish_loan(engine, entry);
     }
 }
 
-static void stop_streams(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+static bool is_read(const struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
+{
+    return convoy_far_push_reads(engine, entry->streams[STREAM_NOTE]) ||
+           convoy_far_push_reads(engine, entry->streams[STREAM_PAYLOAD]);
+}
+
+static void stop_pushes(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
 {
     for (uint32_t i = 0; i < STREAMS; i++) {
         if (entry->streams[i] != 0) {
-            (void)convoy_bulk_abort(engine->far->bulk, entry->streams[i], NULL);
-            entry->streams[i] = 0;
+            convoy_far_push_stop(engine, entry->streams[i]);
         }
     }
 }
 
-/* One that was taken has nothing on its way any more; any other is read no more once its streams have stopped, whatever the
- * peer does. */
+bool convoy_far_send_holds(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    if (!is_read(engine, entry)) {
+        return false;
+    }
+    if (!entry->is_return_due) { /* of one that the peer says to have, too: it is not believed */
+        entry->is_return_due = true;
+        stop_pushes(engine, entry);
+    }
+    return true;
+}
+
+/* One that was taken has nothing on its way any more; any other is read no more once its pushes have stopped, whatever the peer
+ * does. */
 void convoy_far_send_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     if (entry->state == CONVOY_TRANSFER_SENT) {
         return;
     }
-    stop_streams(engine, entry);
+    stop_pushes(engine, entry);
     if (!entry->is_answered) {
         struct convoy_xfer_notice notice = {.type = CONVOY_SAY_WITHDRAW};
         notice.body.reply = (struct convoy_reply){
@@ -140,17 +185,25 @@ static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order 
 {
     struct convoy_raw_window *window = order->window;
     uint64_t list_bytes = window->count > 1 ? window->count * sizeof window->parts[0] : 0;
-    const struct outgoing list = {
-        .peer = order->peer, .data = window->parts, .bytes = list_bytes, .cookie = order->cookie};
-    const struct outgoing bytes = {.peer = order->peer, .offset = CONVOY_LANDING_PAYLOAD, .cookie = order->cookie};
+    struct convoy_far_source source = {.peer = order->peer,
+                                       .owner = order->cookie,
+                                       .landing = room->landing,
+                                       .generation = room->generation,
+                                       .data = window->parts,
+                                       .bytes = list_bytes};
     if (window->is_given_room) { /* ROOM was said twice */
         return;
     }
     window->is_given_room = true;
-    int32_t status = room->note_bytes == list_bytes ? push(engine, room, &list, &window->streams[STREAM_NOTE], NULL)
+    int32_t status = room->note_bytes == list_bytes ? push(engine, &source, &window->streams[STREAM_NOTE], NULL)
                                                     : CONVOY_MALFORMED;
+    source.offset = CONVOY_LANDING_PAYLOAD;
+    source.data = NULL;
+    source.pieces = window->pieces;
+    source.piece_count = window->count;
+    source.bytes = window->bytes;
     if (status == CONVOY_OK) {
-        status = push_pieces(engine, room, &bytes, window->pieces, window->count, &window->streams[STREAM_PAYLOAD], NULL);
+        status = push(engine, &source, &window->streams[STREAM_PAYLOAD], NULL);
     }
     if (status != CONVOY_OK && status != CONVOY_PEER_LOST) {
         order->is_failed = true;
@@ -158,20 +211,27 @@ static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order 
     }
 }
 
+/* Whatever the peer has said: it may say that it has all while its bytes are still under way. */
 void convoy_far_order_ended(struct convoy_xfer *engine, struct convoy_xfer_order *order)
 {
     struct convoy_xfer_peer *peer = &engine->peers[order->peer];
-    for (uint32_t i = 0; i < STREAMS; i++) { /* also where the peer says that it has all: the source is read no more */
-        if (order->window->streams[i] != 0) {
-            (void)convoy_bulk_abort(engine->far->bulk, order->window->streams[i], NULL);
+    const uint64_t *streams = order->window->streams;
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        if (convoy_far_push_reads(engine, streams[i])) {
+            convoy_far_push_stop(engine, streams[i]);
         }
-        order->window->streams[i] = 0;
     }
     if (!order->is_done && peer->generation == order->generation) {
         struct convoy_xfer_notice notice = {.type = CONVOY_SAY_WITHDRAW};
         notice.body.reply = (struct convoy_reply){.serial = order->cookie, .status = CONVOY_TIMED_OUT};
         convoy_xfer_say(engine, peer, &notice);
     }
+    while (convoy_far_push_reads(engine, streams[STREAM_NOTE]) || convoy_far_push_reads(engine, streams[STREAM_PAYLOAD])) {
+        /* as long as the chunk under its hands takes */
+        convoy_xfer_pump(engine);
+        (void)sched_yield();
+    }
+    order->window->streams[STREAM_NOTE] = order->window->streams[STREAM_PAYLOAD] = 0;
 }
 
 /* -- what comes ---------------------------------------------------------------------------------------------------- */
@@ -189,6 +249,9 @@ void convoy_far_on_room(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     } else if (order != NULL) {
         room_for_order(engine, order, room);
     } else { /* it was given up meanwhile */
+        if (room->put != CONVOY_ROOM_NO_PUT) {
+            convoy_far_say_put(engine, index, room->landing, room->generation, 0, CONVOY_CANCELED);
+        }
         struct convoy_xfer_notice notice = {.type = CONVOY_SAY_WITHDRAW};
         notice.body.reply = (struct convoy_reply){.serial = room->serial, .status = CONVOY_CANCELED};
         CONVOY_XFER_NOTE(engine, replies_late);
@@ -196,12 +259,22 @@ void convoy_far_on_room(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     }
 }
 
-static void order_stream_ended(struct convoy_xfer *engine, const struct convoy_bulk_event *event)
+void convoy_far_push_released(struct convoy_xfer *engine, const struct convoy_far_end *end)
 {
-    struct convoy_xfer_order *order = find_order(engine, event->peer, event->cookie);
+    struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, end->owner, NULL);
+    if (entry != NULL && entry->kind == CONVOY_XFER_SEND && entry->is_return_due && !is_read(engine, entry)) {
+        convoy_xfer_send_returned(engine, entry);
+        convoy_xfer_peer_check(engine, &engine->peers[entry->peer]);
+        convoy_xfer_entry_settle(engine, entry);
+    }
+}
+
+static void order_push_ended(struct convoy_xfer *engine, const struct convoy_far_end *end)
+{
+    struct convoy_xfer_order *order = find_order(engine, end->peer, end->owner);
     for (uint32_t i = 0; order != NULL && i < STREAMS; i++) {
-        if (order->window->streams[i] == event->stream) {
-            bool is_failed = event->status != CONVOY_OK && event->status != CONVOY_PEER_LOST; /* whose end comes next */
+        if (order->window->streams[i] == end->push) {
+            bool is_failed = end->status != CONVOY_OK && end->status != CONVOY_PEER_LOST; /* whose end comes next */
             order->is_failed = order->is_failed || is_failed;
             order->window->streams[i] = 0;
             convoy_xfer_wake(engine);
@@ -209,23 +282,36 @@ static void order_stream_ended(struct convoy_xfer *engine, const struct convoy_b
     }
 }
 
-/* One whose bytes are all there waits on for the receiver's word; one whose bytes are not wanted has ended. */
-void convoy_far_stream_ended(struct convoy_xfer *engine, const struct convoy_bulk_event *event)
+/* What cannot be put after all (UNSUPPORTED: nothing of it was) goes as messages. */
+static bool push_instead(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_far_end *end)
 {
-    struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, event->cookie, NULL);
+    return end->is_put && end->status == CONVOY_UNSUPPORTED && entry->state == CONVOY_TRANSFER_OFFERED &&
+           push_payload(engine, entry, CONVOY_ROOM_NO_PUT) == CONVOY_OK;
+}
+
+/* One whose bytes are all there waits on for the receiver's word; one whose bytes are not wanted has ended. */
+void convoy_far_push_ended(struct convoy_xfer *engine, const struct convoy_far_end *end)
+{
+    struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, end->owner, NULL);
     CONVOY_POINT(push_ended);
-    if (entry == NULL || entry->kind != CONVOY_XFER_SEND || entry->peer != event->peer) {
-        order_stream_ended(engine, event);
+    if (end->is_put) {
+        convoy_far_say_put(engine, end->peer, end->landing, end->generation, end->bytes, end->status);
+    }
+    if (entry == NULL || entry->kind != CONVOY_XFER_SEND || entry->peer != end->peer) {
+        order_push_ended(engine, end);
         return;
     }
     for (uint32_t i = 0; i < STREAMS; i++) {
-        entry->streams[i] = entry->streams[i] == event->stream ? 0 : entry->streams[i];
+        entry->streams[i] = entry->streams[i] == end->push ? 0 : entry->streams[i];
     }
-    if (event->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED) {
+    if (push_instead(engine, entry, end)) {
+        return;
+    }
+    if (end->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED) {
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED,
-                               event->status == CONVOY_PEER_LOST ? CONVOY_PEER_LOST : CONVOY_PEER_ERROR,
+                               end->status == CONVOY_PEER_LOST ? CONVOY_PEER_LOST : CONVOY_PEER_ERROR,
                                "peer %s did not take %llu of %llu bytes: status %d", engine->peers[entry->peer].session,
-                               (unsigned long long)event->lost_bytes, (unsigned long long)event->bytes, event->status);
+                               (unsigned long long)end->lost_bytes, (unsigned long long)end->bytes, end->status);
     } else {
         finish_loan(engine, entry);
     }

@@ -14,7 +14,8 @@ static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *ra
     notice.body.room = (struct convoy_room){.serial = raw->order.cookie,
                                             .landing = raw->landing,
                                             .generation = raw->generation,
-                                            .note_bytes = raw->copy != NULL ? raw->copy->list_bytes : 0};
+                                            .note_bytes = raw->copy != NULL ? raw->copy->list_bytes : 0,
+                                            .put = CONVOY_ROOM_NO_PUT};
     CONVOY_POINT(room_before_put);
     convoy_xfer_say(engine, &engine->peers[raw->peer], &notice);
     CONVOY_POINT(room_after_put);
@@ -23,41 +24,64 @@ static void say_room(struct convoy_xfer *engine, const struct convoy_far_raw *ra
 static struct convoy_far_raw *find(const struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)
 {
     struct convoy_far_raw *raw = engine->far->raws;
-    while (raw != NULL && (raw->peer != peer || raw->order.cookie != cookie)) {
+    while (raw != NULL && (raw->peer != peer || raw->order.cookie != cookie || raw->is_closing)) {
         raw = raw->next;
     }
     return raw;
 }
 
-/* Nothing lands any more from here on. */
-static void close_landing(struct convoy_xfer *engine, const struct convoy_far_raw *raw)
+static void unlink_raw(struct convoy_xfer *engine, const struct convoy_far_raw *raw)
 {
     struct convoy_far_raw **at = &engine->far->raws;
     while (*at != raw) {
         at = &(*at)->next;
     }
     *at = raw->next;
-    convoy_landing_close(engine->far->landings, raw->landing);
-    convoy_bulk_barrier(engine->far->bulk);
 }
 
 /* The memory is its owner's again. false: what was written cannot be kept in mind. */
-static bool end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t written_bytes)
+static bool finish(struct convoy_xfer *engine, struct convoy_far_raw *raw)
 {
     bool is_kept = true;
-    close_landing(engine, raw);
+    unlink_raw(engine, raw);
     if (raw->copy != NULL) {
         convoy_raw_copy_put(engine, raw->copy);
     } else if (raw->slot.lease != CONVOY_LEASE_NONE) {
         uint64_t from = raw->order.target - (uint64_t)(uintptr_t)raw->slot.address;
-        const struct convoy_extent part = {from, from + written_bytes};
-        is_kept = convoy_xfer_slot_written(engine, &raw->slot, &part, written_bytes != 0);
+        const struct convoy_extent part = {from, from + raw->written_bytes};
+        is_kept = convoy_xfer_slot_written(engine, &raw->slot, &part, raw->written_bytes != 0);
         (void)convoy_pool_unrefer(engine->pool, raw->slot.lease, CONVOY_LEASE_NOBODY, CONVOY_REFERENCE_DEVICE, NULL);
     } else {
         convoy_xfer_range_use(engine, raw->order.target, false);
     }
     convoy_memory_free(raw);
     return is_kept;
+}
+
+/* Nothing lands any more from here on, but a chunk that is just being copied: convoy_far_raw_quiet follows then. As finish. */
+static bool end(struct convoy_xfer *engine, struct convoy_far_raw *raw, uint64_t written_bytes)
+{
+    raw->written_bytes = written_bytes;
+    raw->is_closing = !convoy_landing_close(engine->far->landings, raw->landing);
+    return raw->is_closing || finish(engine, raw);
+}
+
+static struct convoy_far_raw *find_landing(const struct convoy_xfer *engine, uint64_t number, bool is_closing)
+{
+    struct convoy_far_raw *raw = engine->far->raws;
+    while (raw != NULL && (raw->landing != number || raw->is_closing != is_closing)) {
+        raw = raw->next;
+    }
+    return raw;
+}
+
+void convoy_far_raw_quiet(struct convoy_xfer *engine, uint64_t number)
+{
+    struct convoy_far_raw *raw = find_landing(engine, number, true);
+    if (raw != NULL) {
+        (void)finish(engine, raw);
+        convoy_xfer_wake(engine);
+    }
 }
 
 /* BUSY: no landing is free. */
@@ -127,15 +151,13 @@ bool convoy_far_raw_again(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 
 bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number)
 {
-    struct convoy_far_raw *raw = engine->far->raws;
-    while (raw != NULL && raw->landing != number) {
-        raw = raw->next;
-    }
+    struct convoy_far_raw *raw = find_landing(engine, number, false);
     if (raw == NULL) {
         return false;
     }
-    if (raw->copy != NULL) {
-        close_landing(engine, raw);
+    if (raw->copy != NULL) { /* all of it is there, so no chunk is on its way */
+        (void)convoy_landing_close(engine->far->landings, raw->landing);
+        unlink_raw(engine, raw);
         convoy_raw_arrived(engine, raw->copy);
         convoy_memory_free(raw);
         return true;
@@ -162,11 +184,22 @@ void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now
     struct convoy_far_raw *raw = engine->far->raws;
     while (raw != NULL) {
         struct convoy_far_raw *next = raw->next;
+        if (raw->is_closing) { /* ends by itself */
+            raw = next;
+            continue;
+        }
         if (peer != CONVOY_XFER_NOBODY ? raw->peer == peer : raw->deadline_ns <= now_ns) {
             (void)end(engine, raw, 0);
         } else if (peer == CONVOY_XFER_NOBODY) {
             convoy_xfer_timer(engine, raw->deadline_ns);
         }
         raw = next;
+    }
+}
+
+void convoy_far_raw_finish(struct convoy_xfer *engine)
+{
+    while (engine->far->raws != NULL) {
+        (void)finish(engine, engine->far->raws);
     }
 }

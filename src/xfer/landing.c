@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "xfer/landing.h"
 
+#include "core/fault.h"
 #include "core/memory.h"
 
 #include <pthread.h>
@@ -13,6 +14,8 @@ struct range {
 
 struct landing {
     bool is_open;
+    bool is_busy;    /* a chunk is on its way into it */
+    bool is_closing; /* it was closed meanwhile: quiet once the chunk is there */
     bool is_told; /* that it is whole */
     uint32_t peer;
     uint64_t generation;
@@ -26,6 +29,7 @@ struct convoy_landings {
     uint32_t count;
     uint32_t open_count;
     uint32_t whole_count; /* not told yet */
+    uint32_t quiet_count; /* closing, and not busy any more */
     uint32_t hint;        /* where to look for a free one */
     uint64_t generations;
     uint64_t landed_bytes;
@@ -66,7 +70,7 @@ static struct landing *find_free(struct convoy_landings *landings)
 {
     for (uint32_t i = 0; landings->open_count < landings->count && i < landings->count; i++) {
         struct landing *landing = &landings->all[(landings->hint + i) % landings->count];
-        if (!landing->is_open) {
+        if (!landing->is_open && !landing->is_closing) {
             landings->hint = (landings->hint + i + 1) % landings->count;
             return landing;
         }
@@ -98,14 +102,17 @@ uint64_t convoy_landing_open(struct convoy_landings *landings, const struct conv
     return number;
 }
 
-void convoy_landing_close(struct convoy_landings *landings, uint64_t number)
+bool convoy_landing_close(struct convoy_landings *landings, uint64_t number)
 {
     (void)pthread_mutex_lock(&landings->lock);
     struct landing *landing = &landings->all[number - 1];
     landings->whole_count -= is_whole(landing) && !landing->is_told;
-    landings->open_count--;
     landing->is_open = false;
+    landing->is_closing = landing->is_busy && !CONVOY_MUTATED(landing_closed_busy);
+    landings->open_count -= !landing->is_closing;
+    bool is_quiet = !landing->is_closing;
     (void)pthread_mutex_unlock(&landings->lock);
+    return is_quiet;
 }
 
 /* The range that a chunk is for, if it is what must come next there. */
@@ -129,6 +136,9 @@ void *convoy_landing_resolve(struct convoy_landings *landings, const struct conv
     const struct range *range = find_range(landings, chunk);
     void *to = range != NULL ? range->memory + range->done : NULL;
     landings->refused += range == NULL;
+    if (range != NULL) {
+        landings->all[chunk->number - 1].is_busy = true;
+    }
     (void)pthread_mutex_unlock(&landings->lock);
     return to;
 }
@@ -136,13 +146,32 @@ void *convoy_landing_resolve(struct convoy_landings *landings, const struct conv
 void convoy_landing_landed(struct convoy_landings *landings, const struct convoy_landing_chunk *chunk)
 {
     (void)pthread_mutex_lock(&landings->lock);
+    struct landing *landing = &landings->all[chunk->number - 1]; /* resolve has checked that there is one */
     struct range *range = find_range(landings, chunk);
+    landing->is_busy = false;
     if (range != NULL) { /* else it was closed meanwhile */
         range->done += chunk->bytes;
         landings->landed_bytes += chunk->bytes;
-        landings->whole_count += is_whole(&landings->all[chunk->number - 1]);
+        landings->whole_count += is_whole(landing);
+    }
+    landings->quiet_count += landing->is_closing;
+    (void)pthread_mutex_unlock(&landings->lock);
+}
+
+bool convoy_landing_put(struct convoy_landings *landings, uint32_t peer, uint64_t number, uint64_t generation, uint64_t bytes)
+{
+    const struct convoy_landing_chunk chunk = {
+        .peer = peer, .number = number, .generation = generation, .offset = CONVOY_LANDING_PAYLOAD, .bytes = bytes};
+    (void)pthread_mutex_lock(&landings->lock);
+    struct range *range = find_range(landings, &chunk);
+    bool is_all = range != NULL && range->bytes == bytes;
+    if (is_all) {
+        range->done = bytes;
+        landings->landed_bytes += bytes;
+        landings->whole_count += is_whole(&landings->all[number - 1]);
     }
     (void)pthread_mutex_unlock(&landings->lock);
+    return is_all;
 }
 
 bool convoy_landing_whole(struct convoy_landings *landings, uint64_t *owner_out, uint64_t *number_out)
@@ -155,6 +184,25 @@ bool convoy_landing_whole(struct convoy_landings *landings, uint64_t *owner_out,
         if (is_found) {
             landing->is_told = true;
             landings->whole_count--;
+            *owner_out = landing->owner;
+            *number_out = i + 1;
+        }
+    }
+    (void)pthread_mutex_unlock(&landings->lock);
+    return is_found;
+}
+
+bool convoy_landing_quiet(struct convoy_landings *landings, uint64_t *owner_out, uint64_t *number_out)
+{
+    bool is_found = false;
+    (void)pthread_mutex_lock(&landings->lock);
+    for (uint32_t i = 0; landings->quiet_count != 0 && !is_found && i < landings->count; i++) {
+        struct landing *landing = &landings->all[i];
+        is_found = landing->is_closing && !landing->is_busy;
+        if (is_found) {
+            landing->is_closing = false;
+            landings->quiet_count--;
+            landings->open_count--;
             *owner_out = landing->owner;
             *number_out = i + 1;
         }

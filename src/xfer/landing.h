@@ -6,8 +6,9 @@
  * in a callback of net/bulk.h.
  *
  *   (free) --open--> open --all bytes are there--> whole --close--> (free)      open --close--> (free)
+ *   open --close, while a chunk is on its way into it--> closing --the chunk is there--> quiet, told once --> (free)
  *
- * Who closes one must pass convoy_bulk_barrier before the memory is anyone else's: a chunk may be on its way into it.
+ * A chunk is on its way between resolve and landed. The memory of one that is closing is nobody else's before it is quiet.
  */
 #ifndef CONVOY_XFER_LANDING_H
 #define CONVOY_XFER_LANDING_H
@@ -52,14 +53,21 @@ void convoy_landings_destroy(struct convoy_landings *landings);
 /* Number from 1, generation never used before; NONE: all are taken. One without any byte is whole at once. */
 uint64_t convoy_landing_open(struct convoy_landings *landings, const struct convoy_landing_place *place,
                              uint64_t *generation_out);
-void convoy_landing_close(struct convoy_landings *landings, uint64_t number);
+/* true: nothing lands any more. false: a chunk is still on its way into it; convoy_landing_quiet tells when it is there. */
+bool convoy_landing_close(struct convoy_landings *landings, uint64_t number);
 
 /* NULL: it must not land. */
 void *convoy_landing_resolve(struct convoy_landings *landings, const struct convoy_landing_chunk *chunk);
 void convoy_landing_landed(struct convoy_landings *landings, const struct convoy_landing_chunk *chunk);
 
+/* All of the payload was put there by the peer, by itself. false: it is closed, of another, or these are not its bytes. */
+bool convoy_landing_put(struct convoy_landings *landings, uint32_t peer, uint64_t number, uint64_t generation, uint64_t bytes);
+
 /* The owner and number of one that has become whole, each once. false: there is none. */
 bool convoy_landing_whole(struct convoy_landings *landings, uint64_t *owner_out, uint64_t *number_out);
+
+/* The same of one that was closed while a chunk was on its way into it: from now on nothing lands. */
+bool convoy_landing_quiet(struct convoy_landings *landings, uint64_t *owner_out, uint64_t *number_out);
 
 void convoy_landing_figures(struct convoy_landings *landings, struct convoy_landing_figures *figures_out);
 

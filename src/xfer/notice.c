@@ -28,6 +28,7 @@ static const struct notice_row rows[CONVOY_SAY_TYPES] = {
     [CONVOY_SAY_RAW_LIST] = {"RAW_LIST", sizeof(struct convoy_raw_list)},
     [CONVOY_SAY_CLOSED] = {"CLOSED", 0},
     [CONVOY_SAY_FORGET] = {"FORGET", sizeof(struct convoy_forget)},
+    [CONVOY_SAY_PUT] = {"PUT", sizeof(struct convoy_put)},
 };
 
 static_assert(sizeof(union convoy_say_body) <= CONVOY_RING_DATA_BYTES, "every notice fits one entry");

@@ -11,6 +11,7 @@
  *   RAW       copy this into your memory              RAW_DONE  it is there, or why not
  *   STAGED    what was offered early is all there     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
  *   RAW_LIST  copy all of these, or none
+ *   PUT       what ROOM allowed to put is there (or not)
  *   either way: QUERY, ANSWER, GOODBYE; CLOSED, a goodbye after which nothing of the other's is touched any more; between
  *   hosts HELLO, the first; on one host FORGET: a generation of the own pool has ended
  *
@@ -41,6 +42,7 @@ enum convoy_say {
     CONVOY_SAY_RAW_LIST,
     CONVOY_SAY_CLOSED,
     CONVOY_SAY_FORGET,
+    CONVOY_SAY_PUT,
     CONVOY_SAY_TYPES,
 };
 
@@ -121,11 +123,23 @@ struct convoy_room {
     uint64_t landing;
     uint64_t generation;
     uint64_t note_bytes; /* of the descriptor or list; 0: it is known */
+    uint64_t put;        /* where in the memory of the receiver's key the payload may be put; CONVOY_ROOM_NO_PUT */
 };
+
+#define CONVOY_ROOM_NO_PUT UINT64_MAX /* by messages only */
 
 struct convoy_forget {
     uint64_t generation;
     uint64_t oldest; /* that the peer still has; all before it have ended too; 0: it has none */
+};
+
+/* PUT: what ROOM allowed to put is there, or (status) is not and will not be. */
+struct convoy_put {
+    uint64_t landing;
+    uint64_t generation;
+    uint64_t bytes;
+    int32_t status;
+    uint32_t zero;
 };
 
 union convoy_say_body {
@@ -136,6 +150,7 @@ union convoy_say_body {
     struct convoy_raw_list list;
     struct convoy_room room;
     struct convoy_forget forget;
+    struct convoy_put put;
 };
 
 struct convoy_xfer_notice {

@@ -68,6 +68,7 @@ struct convoy_xfer_peer {
     bool is_polled;      /* the progress thread sleeps on its descriptors, or has just done so */
     bool is_drained;     /* gone, and it touches nothing of ours any more */
     bool is_shy;         /* far: nothing may be said to it before its HELLO */
+    bool is_parting;     /* far: its connection is being ended */
     const struct convoy_lane *lane; /* NULL: closed */
     uint64_t cut_ns;     /* far: its connection has ended, this is when to give it up; 0 = no */
     int tcp_fd;
@@ -135,6 +136,9 @@ struct convoy_xfer_entry {
     bool is_lent; /* send: the peer may read; load: BACK is owed */
     bool is_told; /* load: TAKEN was said */
     bool is_deferred; /* stage: its copy begins when the send of it is offered */
+    bool is_followed; /* stage: it is pushed to another host while it is copied */
+    bool is_note_due; /* send to a far peer: its descriptor follows when it is staged */
+    bool is_return_due; /* send to a far peer: it is given back when its source is not read any more */
     bool is_early;    /* load: from what is still being staged */
     _Atomic bool must_stop; /* load: its copy need not go on */
     enum convoy_reference reference; /* send: what keeps the payload */
@@ -144,10 +148,10 @@ struct convoy_xfer_entry {
     bool is_slot_kept; /* slot: preallocated, goes back to the list */
     bool is_pushed; /* load: its bytes come, or came, into the own memory */
     bool is_answered; /* send: the peer has said how it ended */
-    uint64_t streams[2]; /* send to a far peer: of descriptor and payload; 0 = ended */
-    uint64_t landing; /* load from a far peer; 0 = none */
+    uint64_t streams[2]; /* send to a far peer: pushes of descriptor and payload; 0 = ended */
+    uint64_t landing; /* load from a far peer, 0 = none; send to one: where to */
     uint64_t landing_generation;
-    uint64_t note_bytes; /* of the descriptor that lands */
+    uint64_t note_bytes; /* of the descriptor that lands there */
     uint64_t digest;
     uint64_t deadline_ns;
     uint64_t lease_ns;
@@ -254,6 +258,14 @@ struct convoy_xfer_past {
     uint64_t times_ns[CONVOY_TIMES];
 };
 
+/* The thread that opens far (xfer/far_open.c). */
+struct convoy_far_opener {
+    bool has_thread; /* the progress thread's to know */
+    bool is_done;    /* under the engine's lock */
+    pthread_t thread;
+    struct convoy_error error;
+};
+
 struct convoy_xfer_pending; /* xfer/door.c: connections on their way in */
 
 struct convoy_xfer {
@@ -331,6 +343,8 @@ struct convoy_xfer {
 
     struct convoy_far *far; /* NULL until the first such peer comes */
     pthread_mutex_t far_opening;
+    struct convoy_far_opener far_opener;
+    bool must_flush; /* whoever gives the lock up has something to carry out */
 
     int tcp_fd;
     struct convoy_local_socket local;
@@ -351,9 +365,17 @@ static inline void convoy_xfer_lock(struct convoy_xfer *engine)
     (void)pthread_mutex_lock(&engine->lock);
 }
 
+/* Carries out what was written down for peers on other hosts. [no lock] */
+void convoy_far_flush(struct convoy_xfer *engine);
+
 static inline void convoy_xfer_unlock(struct convoy_xfer *engine)
 {
+    bool must_flush = engine->must_flush;
+    engine->must_flush = false;
     (void)pthread_mutex_unlock(&engine->lock);
+    if (must_flush) {
+        convoy_far_flush(engine);
+    }
 }
 
 /* Everything below: with the lock held. */

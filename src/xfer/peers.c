@@ -155,7 +155,7 @@ static void end_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
 void convoy_xfer_peer_check(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 {
     uint32_t index = (uint32_t)(peer - engine->peers);
-    if (peer->state <= CONVOY_PEER_IS_CONNECTED || peer->is_drained) {
+    if (peer->state <= CONVOY_PEER_IS_CONNECTED || peer->is_drained || peer->is_parting) {
         return;
     }
     if (!peer->is_dead && convoy_raw_is_out(engine, index)) {

@@ -70,6 +70,10 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
         break;
     case CONVOY_SAY_HELLO:
         peer->is_shy = false;
+        convoy_far_hello(engine, peer);
+        break;
+    case CONVOY_SAY_PUT:
+        convoy_far_on_put(engine, peer, &notice->body.put);
         break;
     case CONVOY_SAY_STAGED:
         convoy_xfer_on_staged(engine, peer, notice->body.reply.serial);
@@ -240,10 +244,6 @@ static bool doze_all(struct convoy_xfer *engine)
             return false;
         }
     }
-    if (engine->far != NULL && !convoy_bulk_arm(engine->far->bulk)) {
-        awake_all(engine);
-        return false;
-    }
     return true;
 }
 
@@ -251,6 +251,13 @@ static bool doze_all(struct convoy_xfer *engine)
 static int far_file(const struct convoy_xfer *engine)
 {
     return engine->far != NULL ? convoy_bulk_fd(engine->far->bulk) : -1;
+}
+
+/* Polls with what else there is to sleep on: what bulk has to do first keeps from sleeping. [no lock] */
+static void poll_all(struct convoy_bulk *bulk, struct pollfd *polls, uint32_t count, int timeout_ms)
+{
+    bool is_ready = bulk != NULL && !convoy_bulk_arm(bulk);
+    (void)poll(polls, count, is_ready ? 0 : timeout_ms);
 }
 
 /* How long to sleep at most. Nobody says when a full ring has room again, so that is looked at now and then; never in a
@@ -316,6 +323,11 @@ static void sleep_follower(struct convoy_xfer *engine, uint64_t end_ns)
 {
     const struct timespec until = {.tv_sec = (time_t)(end_ns / CONVOY_NS_PER_S),
                                    .tv_nsec = (long)(end_ns % CONVOY_NS_PER_S)};
+    if (engine->must_flush) { /* carried out first: what is waited for may hang on it */
+        convoy_xfer_unlock(engine);
+        convoy_xfer_lock(engine);
+        return;
+    }
     engine->followers++;
     (void)pthread_cond_timedwait(&engine->changed, &engine->lock, &until);
     engine->followers--;
@@ -333,8 +345,9 @@ static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
     }
     engine->waiters = 1;
     if (doze_all(engine)) {
+        struct convoy_bulk *bulk = engine->far != NULL ? engine->far->bulk : NULL;
         convoy_xfer_unlock(engine);
-        (void)poll(polls, 2, convoy_deadline_poll_ms(convoy_now_ns(), end));
+        poll_all(bulk, polls, 2, convoy_deadline_poll_ms(convoy_now_ns(), end));
         convoy_xfer_lock(engine);
         drain(engine->wake_fd);
     }
@@ -459,12 +472,13 @@ static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)
     }
     uint32_t peer_count = engine->peer_top;
     uint32_t count = gather_polls(engine, polls, is_mine);
+    struct convoy_bulk *bulk = polls[2].fd >= 0 ? engine->far->bulk : NULL;
     int timeout = progress_timeout(engine, is_mine);
     engine->is_progress_asleep = is_mine;
     engine->progress_until_ns = convoy_deadline_after(convoy_now_ns(), (uint64_t)(uint32_t)timeout * CONVOY_NS_PER_MS);
     convoy_xfer_unlock(engine);
     count += convoy_xfer_door_polls(engine, polls + count, DOOR_POLLS);
-    (void)poll(polls, count, timeout);
+    poll_all(bulk, polls, count, timeout);
     convoy_xfer_door_step(engine);
     if (convoy_pool_has_ended(engine->pool)) {
         convoy_xfer_reap(engine);

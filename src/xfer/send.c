@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/fault.h"
+#include "xfer/far.h"
 #include "xfer/raw.h"
 
 #include <string.h>
@@ -68,6 +69,9 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
                                entry->error.text);
         return;
     }
+    if (is_early && engine->peers[entry->peer].lane->is_far) {
+        engine->entries[entry->source].is_followed = true;
+    }
     entry->slot = stage->slot;
     entry->sequence = ++engine->peers[entry->peer].sequence;
     entry->payload_bytes = stage->payload_bytes;
@@ -93,7 +97,7 @@ void convoy_xfer_send_withdraw(struct convoy_xfer *engine, struct convoy_xfer_en
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_WITHDRAW};
     notice.body.reply = (struct convoy_reply){
         .serial = convoy_xfer_entry_handle(entry), .status = entry->status, .attempt = entry->attempt};
-    if (entry->peer != CONVOY_XFER_NOBODY && entry->is_lent) {
+    if (entry->peer != CONVOY_XFER_NOBODY && entry->is_lent && !entry->is_return_due) {
         convoy_xfer_say(engine, &engine->peers[entry->peer], &notice);
         CONVOY_POINT(withdraw_after_put);
         entry->retry_ns = convoy_deadline_after(convoy_now_ns(), ASK_BACK_NS);
@@ -182,7 +186,10 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
         return status;
     }
     if (stage != NULL) {
-        bool may_defer = send->address == 0 && engine->peers[(uint32_t)send->peer - 1].lane->may_be_early;
+        const struct convoy_lane *lane = engine->peers[(uint32_t)send->peer - 1].lane;
+        /* To another host the descriptor goes last, and with it the checksum. */
+        bool may_defer = send->address == 0 && lane->may_be_early &&
+                         (lane->is_far || (stage->critical_flags & CONVOY_STAGE_CHECKSUM) == 0);
         status = convoy_xfer_stage_locked(engine, stage, is_awaited, may_defer, &staged, error);
     } else {
         staged = find_stage(engine, send->staged, error);
@@ -228,7 +235,7 @@ int32_t convoy_xfer_send(struct convoy_xfer *engine, const struct convoy_stage *
 
 void convoy_xfer_send_returned(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (!entry->is_lent) {
+    if (!entry->is_lent || convoy_far_send_holds(engine, entry)) {
         return;
     }
     uint64_t now = convoy_now_ns();

@@ -6,9 +6,11 @@
 #include "tests/lib/scale.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -528,6 +532,11 @@ static void test_far_hosts_that_only_sleep_on_completions_are_served(void **stat
 
 /* -- without UCX, and where it is not wanted -- */
 
+static const struct convoy_transfer_options secluded = {.struct_size = sizeof secluded,
+                                                        .critical_flags = CONVOY_ENGINE_PRIVATE,
+                                                        .pool_bytes = 1u << 20,
+                                                        .pool_block_bytes = 4096};
+
 static void expect_no_way(struct engine *engine, const char *session, int32_t wanted, const char *text)
 {
     convoy_peer peer = 0;
@@ -552,10 +561,6 @@ static void pass_near(struct engine *sender, struct engine *receiver)
 
 static void run_without(const struct rank *rank, void *argument)
 {
-    const struct convoy_transfer_options secluded = {.struct_size = sizeof secluded,
-                                                     .critical_flags = CONVOY_ENGINE_PRIVATE,
-                                                     .pool_bytes = 1u << 20,
-                                                     .pool_block_bytes = 4096};
     (void)argument;
     if (rank->index != 0) {
         return;
@@ -587,14 +592,93 @@ static void test_far_without_ucx_says_what_is_missing_and_one_host_goes_on(void 
     far_run(run_without, NULL);
 }
 
+/* -- opening UCX for a peer that comes in: a pipe in the library's place holds it up for as long as the test wants -- */
+
+struct caller {
+    struct engine *engine;
+    const char *session;
+    int32_t status;
+    struct convoy_error error;
+};
+
+static void *call(void *argument)
+{
+    struct caller *caller = argument;
+    convoy_peer peer = 0;
+    caller->error.struct_size = sizeof caller->error;
+    caller->status = caller->engine->table->peer_connect(caller->engine->handle, caller->session, strlen(caller->session),
+                                                         ENGINE_TIMEOUT_NS, &peer, &caller->error);
+    return NULL;
+}
+
+/* Whoever reads the pipe instead of a library stands still; a writer that comes finds out. */
+static int await_reader(const char *pipe)
+{
+    int fd = -1;
+    while (fd < 0) { /* bounded by the deadline of the ranks */
+        fd = open(pipe, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    }
+    return fd;
+}
+
+static void query_some(struct engine *asker, convoy_peer peer)
+{
+    const struct convoy_transfer_query query = {
+        .struct_size = sizeof query, .request = "none", .request_length = 4, .peer = peer};
+    for (uint32_t i = 0; i < 100; i++) { /* answered by the other's progress thread, since its host is not inside */
+        struct convoy_transfer_answer answer = {.struct_size = sizeof answer};
+        EXPECT_OK(asker->table->query(asker->handle, &query, ENGINE_TIMEOUT_NS, &answer, &asker->error), &asker->error);
+        EXPECT_EQUAL(answer.status, CONVOY_NOT_FOUND);
+    }
+}
+
+static void run_opening(const struct rank *rank, void *argument)
+{
+    char pipe[] = "/tmp/convoy_far_XXXXXX";
+    char name[64];
+    char settings[128];
+    pthread_t thread;
+    (void)argument;
+    if (rank->index != 0) {
+        return;
+    }
+    EXPECT(mkdtemp(pipe) != NULL);
+    (void)snprintf(name, sizeof name, "%s/ucp", pipe);
+    EXPECT_EQUAL(mkfifo(name, 0600), 0);
+    (void)snprintf(settings, sizeof settings, "{\"ucx_library\": \"%s\"}", name);
+    engine_settings = settings;
+    struct engine *called = engine_create(NULL);
+    engine_settings = NULL;
+    struct engine *near = engine_create(NULL);
+    struct caller caller = {.engine = engine_create(&secluded), .session = called->info.session};
+    convoy_peer peer = engine_connect(near, called->info.session);
+    EXPECT_EQUAL(pthread_create(&thread, NULL, call, &caller), 0);
+    int fd = await_reader(name); /* it has begun to open UCX */
+    query_some(near, peer);
+    EXPECT_EQUAL(close(fd), 0); /* an empty file is no library */
+    while (pthread_tryjoin_np(thread, NULL) != 0) { /* as often as it is tried */
+        fd = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        EXPECT(fd < 0 || close(fd) == 0);
+    }
+    EXPECT_EQUAL(caller.status, CONVOY_INIT_FAILED);
+    EXPECT_TEXT(caller.error.text, name);
+    query_some(near, peer);
+    engine_destroy(caller.engine);
+    engine_destroy(near);
+    engine_destroy(called);
+    EXPECT(unlink(name) == 0 && rmdir(pipe) == 0);
+}
+
+static void test_far_opening_ucx_for_one_peer_keeps_no_other_waiting(void **state)
+{
+    (void)state;
+    far_run(run_opening, NULL);
+}
+
 /* -- a pool that nobody may read -- */
 
 static void run_private(const struct rank *rank, void *argument)
 {
-    const struct convoy_transfer_options options = {.struct_size = sizeof options,
-                                                    .critical_flags = CONVOY_ENGINE_PRIVATE,
-                                                    .pool_bytes = 1u << 20,
-                                                    .pool_block_bytes = 4096};
     static uint8_t data[SMALL_BYTES];
     const uint64_t bytes = sizeof data;
     struct convoy_transfer_result result = {.struct_size = sizeof result};
@@ -602,7 +686,7 @@ static void run_private(const struct rank *rank, void *argument)
     if (rank->index != 0) {
         return;
     }
-    struct engine *sender = engine_create(&options);
+    struct engine *sender = engine_create(&secluded);
     struct engine *receiver = engine_create(NULL);
     engine_fill(data, sizeof data, 3);
     convoy_transfer sent = far_send(sender, engine_connect(sender, receiver->info.session), "private", data, &bytes, 0);
@@ -692,6 +776,7 @@ int main(void)
         cmocka_unit_test(test_far_small_pool_refuses_with_figures_and_takes_again_later),
         cmocka_unit_test(test_far_hosts_that_only_sleep_on_completions_are_served),
         cmocka_unit_test(test_far_without_ucx_says_what_is_missing_and_one_host_goes_on),
+        cmocka_unit_test(test_far_opening_ucx_for_one_peer_keeps_no_other_waiting),
         cmocka_unit_test(test_far_private_pool_goes_as_messages_to_a_neighbour_too),
         cmocka_unit_test(test_far_pool_that_the_system_forbids_to_read_goes_as_messages),
     };

@@ -208,7 +208,13 @@ static void test_far_ends_a_peer_that_stands_still_is_given_up_in_time_and_goes_
 static void abort_one(const struct rank *rank, struct engine *engine, convoy_peer peer, uint32_t aborter, const uint8_t *data)
 {
     bool is_sender = rank->index == 0;
+    if (is_sender) {
+        rank_barrier(rank); /* it is accepted already: an offer that is withdrawn before that reaches nobody */
+    }
     convoy_transfer transfer = begin(engine, peer, is_sender, data, ENGINE_TIMEOUT_NS);
+    if (!is_sender) {
+        rank_barrier(rank);
+    }
     if (aborter == rank->index) {
         far_await_state(engine, transfer, is_sender ? CONVOY_TRANSFER_OFFERED : CONVOY_TRANSFER_LOADING);
         EXPECT_OK(engine->table->abort(engine->handle, transfer, "enough", 6, &engine->error), &engine->error);

@@ -152,17 +152,31 @@ void engine_await_empty(struct engine *engine)
     }
 }
 
-uint64_t engine_counter(struct engine *engine, const char *name)
+static json_t *read_stats(struct engine *engine)
 {
     char *bytes = malloc(TEXT_BYTES);
     struct convoy_text_buffer text = {.struct_size = sizeof text, .data = bytes, .capacity = TEXT_BYTES};
     EXPECT(bytes != NULL);
     EXPECT_OK(engine->table->engine_describe(engine->handle, CONVOY_TOPIC_STATS, &text, &engine->error), &engine->error);
     json_t *stats = json_loadb(bytes, text.length, 0, NULL);
+    free(bytes);
+    return stats;
+}
+
+uint64_t engine_counter(struct engine *engine, const char *name)
+{
+    json_t *stats = read_stats(engine);
     const json_t *counter = json_object_get(json_object_get(stats, "counters"), name);
     EXPECT(json_is_integer(counter));
     uint64_t value = (uint64_t)json_integer_value(counter);
     json_decref(stats);
-    free(bytes);
+    return value;
+}
+
+uint64_t engine_number(struct engine *engine, const char *object, const char *name)
+{
+    json_t *stats = read_stats(engine);
+    uint64_t value = (uint64_t)json_integer_value(json_object_get(json_object_get(stats, object), name));
+    json_decref(stats);
     return value;
 }

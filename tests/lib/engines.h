@@ -61,4 +61,7 @@ void engine_await_empty(struct engine *engine);
 /* A number of STATS, by the name of its counter. */
 uint64_t engine_counter(struct engine *engine, const char *name);
 
+/* The same in another object of STATS; 0 where there is none. */
+uint64_t engine_number(struct engine *engine, const char *object, const char *name);
+
 #endif

@@ -195,6 +195,12 @@ bool convoy_link_arm(struct convoy_link *link)
     return convoy_link_progress(link) == 0;
 }
 
+bool convoy_link_is_closed(const struct convoy_link *link, uint32_t peer)
+{
+    EXPECT(peer == 0);
+    return link->state != CONVOY_LINK_UP && !link->must_tell;
+}
+
 int convoy_link_fd(const struct convoy_link *link)
 {
     return link->fd;

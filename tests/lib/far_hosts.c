@@ -116,6 +116,11 @@ void far_await_state(struct engine *engine, convoy_transfer transfer, uint32_t s
     }
 }
 
+uint64_t far_number(struct engine *engine, const char *name)
+{
+    return engine_number(engine, "far", name);
+}
+
 void far_finish(const struct rank *rank, struct engine *engine)
 {
     rank_barrier(rank);

@@ -39,6 +39,9 @@ void far_release(struct engine *engine, convoy_transfer transfer);
 /* Waits until a transfer is in this state, or has ended. */
 void far_await_state(struct engine *engine, convoy_transfer transfer, uint32_t state);
 
+/* A number of what STATS says about peers on other hosts, 0 before there is one. */
+uint64_t far_number(struct engine *engine, const char *name);
+
 /* Both sides have nothing left, and only then close. */
 void far_finish(const struct rank *rank, struct engine *engine);
 

@@ -89,7 +89,7 @@ static void test_landing_without_any_byte_is_whole_at_once(void **state)
     uint64_t number = 0;
     struct one one = one_open(0, 0);
     assert_true(convoy_landing_whole(one.landings, &owner, &number));
-    convoy_landing_close(one.landings, one.number);
+    assert_true(convoy_landing_close(one.landings, one.number));
     assert_false(convoy_landing_whole(one.landings, &owner, &number));
     convoy_landings_destroy(one.landings);
 }
@@ -138,7 +138,7 @@ static void test_landing_that_was_closed_takes_nothing_also_when_its_number_is_u
     struct one one = one_open(0, PAYLOAD_BYTES);
     const struct convoy_landing_chunk late = chunk_at(&one, CONVOY_LANDING_PAYLOAD, 10);
     const struct convoy_landing_place place = {.peer = 3, .payload = payload, .payload_bytes = PAYLOAD_BYTES};
-    convoy_landing_close(one.landings, one.number);
+    assert_true(convoy_landing_close(one.landings, one.number));
     expect_refused(&one, &late);
     convoy_landing_landed(one.landings, &late); /* a chunk whose landing was closed under it counts for nobody */
     uint64_t numbers[4];
@@ -150,8 +150,34 @@ static void test_landing_that_was_closed_takes_nothing_also_when_its_number_is_u
     }
     expect_refused(&one, &late);
     assert_int_equal(convoy_landing_open(one.landings, &place, &generation), CONVOY_LANDING_NONE);
-    convoy_landing_close(one.landings, numbers[2]);
+    assert_true(convoy_landing_close(one.landings, numbers[2]));
     assert_int_equal(convoy_landing_open(one.landings, &place, &generation), numbers[2]);
+    convoy_landings_destroy(one.landings);
+}
+
+static void test_landing_closed_under_a_chunk_is_nobodys_until_the_chunk_is_there(void **state)
+{
+    (void)state;
+    uint64_t owner = 0;
+    uint64_t number = 0;
+    uint64_t generation = 0;
+    struct one one = one_open(0, PAYLOAD_BYTES);
+    const struct convoy_landing_chunk chunk = chunk_at(&one, CONVOY_LANDING_PAYLOAD, 10);
+    const struct convoy_landing_place place = {.peer = 3, .payload = payload, .payload_bytes = PAYLOAD_BYTES};
+    assert_ptr_equal(convoy_landing_resolve(one.landings, &chunk), payload);
+    assert_false(convoy_landing_close(one.landings, one.number));
+    assert_false(convoy_landing_quiet(one.landings, &owner, &number));
+    for (uint32_t i = 0; i < 3; i++) { /* its number is not used again meanwhile */
+        assert_int_not_equal(convoy_landing_open(one.landings, &place, &generation), one.number);
+    }
+    assert_int_equal(convoy_landing_open(one.landings, &place, &generation), CONVOY_LANDING_NONE);
+    convoy_landing_landed(one.landings, &chunk);
+    assert_true(convoy_landing_quiet(one.landings, &owner, &number));
+    assert_int_equal(owner, 77);
+    assert_int_equal(number, one.number);
+    assert_false(convoy_landing_quiet(one.landings, &owner, &number));
+    assert_false(convoy_landing_whole(one.landings, &owner, &number));
+    assert_int_equal(convoy_landing_open(one.landings, &place, &generation), one.number);
     convoy_landings_destroy(one.landings);
 }
 
@@ -162,6 +188,7 @@ int main(void)
         cmocka_unit_test(test_landing_without_any_byte_is_whole_at_once),
         cmocka_unit_test(test_landing_refuses_what_is_foreign_repeated_out_of_order_or_out_of_range),
         cmocka_unit_test(test_landing_that_was_closed_takes_nothing_also_when_its_number_is_used_again),
+        cmocka_unit_test(test_landing_closed_under_a_chunk_is_nobodys_until_the_chunk_is_there),
     };
     return cmocka_run_group_tests_name("landing", tests, NULL, NULL);
 }

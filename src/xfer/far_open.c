@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening UCX takes hundreds of milliseconds: for a peer that comes in, a thread of its own does it, and the progress thread
+ * goes on with all others. */
+#include "xfer/far.h"
+
+#include "core/error.h"
+
+#include <errno.h>
+
+static void *opener_main(void *argument)
+{
+    struct convoy_xfer *engine = argument;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    int32_t status = convoy_far_open(engine, &error);
+    convoy_xfer_lock(engine);
+    engine->far_opener.error = error;
+    engine->far_opener.error.status = status;
+    engine->far_opener.is_done = true;
+    convoy_xfer_kick(engine);
+    convoy_xfer_unlock(engine);
+    return NULL;
+}
+
+void convoy_far_opener_join(struct convoy_xfer *engine)
+{
+    if (engine->far_opener.has_thread) {
+        convoy_runtime_thread_join(engine->runtime, engine->far_opener.thread);
+        engine->far_opener.has_thread = engine->far_opener.is_done = false;
+    }
+}
+
+static int32_t opener_start(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    struct convoy_far_opener *opener = &engine->far_opener;
+    int32_t status = convoy_runtime_thread_start(engine->runtime, "far", opener_main, engine, &opener->thread);
+    opener->has_thread = status == CONVOY_OK;
+    return status == CONVOY_OK ? CONVOY_IN_PROGRESS
+                               : convoy_error_set_errno(error, status, errno, "start a thread that opens UCX");
+}
+
+int32_t convoy_far_open_elsewhere(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    const struct convoy_error *failure = &engine->far_opener.error;
+    convoy_xfer_lock(engine);
+    bool is_open = engine->far != NULL;
+    bool is_done = engine->far_opener.is_done;
+    convoy_xfer_unlock(engine);
+    if (is_done) { /* it is at its last instruction: the wait is for that */
+        convoy_far_opener_join(engine);
+        return is_open ? CONVOY_OK : convoy_error_set(error, failure->status, "%s", failure->text);
+    }
+    return is_open ? CONVOY_OK : engine->far_opener.has_thread ? CONVOY_IN_PROGRESS : opener_start(engine, error);
+}
