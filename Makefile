@@ -30,7 +30,7 @@ POOL_SOURCES := buddy lease pool
 DEVICE_SOURCES := bounce cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
-XFER_SOURCES := calls connect copying describe descriptor descriptor_json door door_files engine entries far far_connect far_land far_push far_raw introduce landing load load_start near notice peers progress raw ring send session slots stage state view window
+XFER_SOURCES := calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine entries far far_connect far_land far_push far_raw introduce landing load load_start near notice peers progress raw ring send session slots stage state view window
 PLUGIN_SOURCES := build_id context describe group group_close group_open group_options handle manifest query record report_in sized table_core table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
 CLI_SOURCES := arrival arrival_write board crew doctor doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_trace pipeline_work place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
@@ -67,7 +67,7 @@ FAULT_SOURCES := party
 ABI_TESTS := engine_states hygiene load
 FUZZERS := descriptor elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
-TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks engines far_hosts kinds
+TEST_LIB_SOURCES := allgather crowd describe exchange expect fake_round hosts plugin random_scene rank ranks rows scenarios tasks engines far_hosts kinds sim_host
 UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case bulknode fake_transfer
 TEST_SHIMS := global_ucp old_ucp
 
@@ -256,7 +256,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_far transfer_far_ends transfer_rules
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_device transfer_far transfer_far_ends transfer_rules
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_relay
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
@@ -413,7 +413,7 @@ $(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/l
 	    $(SIM_CUDA_SOURCES) -lpthread -o $@.new
 	mv $@.new $@
 
-$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%): | $(SIM_CUDA_FILES)
+$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(TEST_BIN)/integration/test_transfer_device: | $(SIM_CUDA_FILES)
 
 .PHONY: test-gpu
 test-gpu: ## the device layer on a real GPU; skips with the reason where there is none

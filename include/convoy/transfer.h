@@ -45,10 +45,20 @@ extern "C" {
 
 /* -- engines ------------------------------------------------------------------------------------------------------ */
 
-/* convoy_transfer_options.pool_kind */
-#define CONVOY_MEMORY_SHARED 0 /* shared memory that convoy makes */
-#define CONVOY_MEMORY_HOST 1   /* memory of the host's; peers read it out of this process (process_vm_readv) if allowed */
-#define CONVOY_MEMORY_DEVICE 2 /* device memory of the host's */
+/*
+ * convoy_transfer_options.pool_kind, a CONVOY_MEMORY_* (convoy/device.h):
+ *   SHARED  shared memory that convoy makes
+ *   HOST    memory of the host's; peers read it out of this process (process_vm_readv) if allowed
+ *   DEVICE  device memory of the host's, which needs `device`. Peers cannot map it: what is staged there lies in a pinned
+ *           shared pool of bounce_bytes as well, and goes to peers from there. reserve gives slots of that one
+ *
+ * convoy_transfer_options.device: what copies device memory for this engine. Tensors to stage and destinations of a COPY
+ * may then be device memory; what each pointer is, the device is asked.
+ */
+#define CONVOY_DEVICE_NONE 0
+#define CONVOY_DEVICE_CUDA 1  /* the driver on this machine (libcuda.so.1), opened by engine_open */
+#define CONVOY_DEVICE_TABLE 2 /* functions of the host's. They run on threads that call into this engine, and on no other: its
+                                 copies begin and end in start, test, wait, completions and engine_close */
 
 #define CONVOY_ENGINE_PRIVATE 1u /* critical: no peer gets the pool to read */
 #define CONVOY_ENGINE_NOTIFY 1u  /* hint: engine_info has a descriptor that is readable while completions wait */
@@ -61,7 +71,7 @@ struct convoy_transfer_options {
     uint32_t pool_kind;      /* CONVOY_MEMORY_* */
     const char *address;     /* "tcp://host:port" where peers reach it; port 0 picks one; NULL = "tcp://127.0.0.1:0" */
     size_t address_length;
-    void *pool_memory;         /* HOST, DEVICE: keeps, until the engine is closed */
+    void *pool_memory;         /* HOST, DEVICE: keeps, until the engine is closed, and after a lost copy for ever */
     uint64_t pool_bytes;       /* 0 = 256 MiB, with pool_memory NULL only; SHARED: rounded up to whole blocks, else down */
     uint64_t pool_block_bytes; /* smallest block, a power of two; 0 = 1 MiB */
     uint64_t lease_ns;         /* how long staged bytes wait for readers, slots for bytes; 0 = 60 s */
@@ -70,6 +80,10 @@ struct convoy_transfer_options {
     uint32_t prealloc_count;   /* receive slots made at open and used again; 0 = none; at most 256 */
     uint32_t reserved;
     uint64_t prealloc_bytes; /* of each */
+    uint32_t device;        /* CONVOY_DEVICE_* */
+    uint32_t device_number; /* CUDA: from 1, its ordinal + 1; 0 = that of the context current on this thread, else the first */
+    const struct convoy_device_table *device_table; /* TABLE; copied, but for name and user */
+    uint64_t bounce_bytes; /* pool_kind DEVICE: of the pinned pool; 0 = pool_bytes, at most 256 MiB */
 };
 
 #define CONVOY_ENGINE_OPEN 1

@@ -124,6 +124,15 @@ void convoy_pool_close(struct convoy_pool *pool)
     convoy_memory_free(pool);
 }
 
+void convoy_pool_leave(struct convoy_pool *pool)
+{
+    if (pool != NULL && pool->file >= 0) {
+        (void)close(pool->file);
+        pool->file = -1;
+    }
+    convoy_pool_close(pool);
+}
+
 int convoy_pool_file(const struct convoy_pool *pool)
 {
     return pool->file;

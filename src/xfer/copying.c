@@ -27,7 +27,7 @@ static void copy_row(uint8_t *to, const uint8_t *from, uint64_t count, int64_t s
     }
 }
 
-void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece)
+void convoy_copy_strided(uint8_t *to, const struct convoy_tensor_piece *piece)
 {
     uint64_t at[CONVOY_MANIFEST_RANK_MAX] = {0};
     uint32_t last = piece->rank - 1;
@@ -47,7 +47,7 @@ void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece)
 }
 
 /* What lies behind a tensor is never given away with another owner's bytes in it. Returns where the next one starts. */
-static uint64_t clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
+uint64_t convoy_copy_clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
 {
     uint64_t next = (end + CONVOY_MANIFEST_ALIGNMENT - 1) / CONVOY_MANIFEST_ALIGNMENT * CONVOY_MANIFEST_ALIGNMENT;
     next = next < payload_bytes ? next : payload_bytes;
@@ -68,7 +68,7 @@ static bool mark(struct convoy_xfer_entry *entry, uint64_t *before, uint64_t now
 
 /* One tensor in chunks, so that a reader can follow. false: given up. */
 static bool copy_dense(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
-                       const struct convoy_copy_piece *piece, uint64_t *marked)
+                       const struct convoy_tensor_piece *piece, uint64_t *marked)
 {
     uint8_t *to = (uint8_t *)entry->slot.address + piece->to;
     size_t stream_from = piece->bytes >= engine->stream_from ? 0 : CONVOY_COPY_NEVER;
@@ -88,8 +88,8 @@ static void copy_stage(const struct convoy_xfer *engine, struct convoy_xfer_entr
 {
     uint8_t *slot = entry->slot.address;
     uint64_t marked = 0;
-    for (uint32_t i = 0; i < entry->piece_count; i++) {
-        const struct convoy_copy_piece *piece = &entry->pieces[i];
+    for (uint32_t i = 0; i < entry->piece_count && !entry->device.is_done; i++) {
+        const struct convoy_tensor_piece *piece = &entry->pieces[i];
         if (piece->bytes == 0) {
             continue;
         }
@@ -98,7 +98,7 @@ static void copy_stage(const struct convoy_xfer *engine, struct convoy_xfer_entr
         } else if (!copy_dense(engine, entry, piece, &marked)) {
             return;
         }
-        uint64_t end = clear_gap(slot, piece->to + piece->bytes, entry->payload_bytes);
+        uint64_t end = convoy_copy_clear_gap(slot, piece->to + piece->bytes, entry->payload_bytes);
         if (i + 1 < entry->piece_count) { /* the last mark is the state's */
             if (!mark(entry, &marked, end)) {
                 return;

@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/device_jobs.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -45,16 +45,19 @@ struct kept {
     uint8_t *room;
     size_t room_bytes;
     struct convoy_manifest_room manifest_room;
-    struct convoy_copy_piece *pieces;
+    struct convoy_tensor_piece *pieces;
     uint32_t piece_room;
     uint32_t generation;
     uint32_t index;
+    struct convoy_copy_piece *device_pieces;
+    size_t device_piece_room;
 };
 
 static void reset(struct convoy_xfer_entry *entry)
 {
     const struct kept kept = {entry->room,       entry->room_bytes, entry->manifest_room, entry->pieces,
-                              entry->piece_room, entry->generation, entry->index};
+                              entry->piece_room, entry->generation, entry->index,         entry->device_pieces,
+                              entry->device_piece_room};
     memset(entry, 0, offsetof(struct convoy_xfer_entry, error));
     entry->error.status = CONVOY_OK;
     entry->request_length = 0;
@@ -65,8 +68,11 @@ static void reset(struct convoy_xfer_entry *entry)
     entry->piece_room = kept.piece_room;
     entry->generation = kept.generation;
     entry->index = kept.index;
+    entry->device_pieces = kept.device_pieces;
+    entry->device_piece_room = kept.device_piece_room;
     entry->peer = entry->source = CONVOY_XFER_NOBODY;
     entry->next = entry->before = entry->next_job = entry->next_ended = CONVOY_XFER_NOBODY;
+    entry->device.next = CONVOY_XFER_NOBODY;
     entry->deadline_ns = entry->retry_ns = CONVOY_DEADLINE_NEVER;
 }
 
@@ -347,6 +353,9 @@ static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
     } else if (entry->kind == CONVOY_XFER_LOAD && entry->slot.lease != CONVOY_LEASE_NONE) { /* a send's is its stage's */
         (void)convoy_pool_retire(engine->pool, entry->slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
     }
+    if (engine->device != NULL) {
+        convoy_xfer_device_let_go(engine, entry);
+    }
     if (entry->view != NULL) {
         convoy_view_put(entry->view);
     }
@@ -362,7 +371,7 @@ static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
 
 void convoy_xfer_entry_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (entry->kind != CONVOY_XFER_NONE) {
+    if (entry->kind != CONVOY_XFER_NONE && !entry->device.is_lost) {
         free_parts(engine, entry);
         entry->kind = CONVOY_XFER_NONE;
     }

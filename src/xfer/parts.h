@@ -24,6 +24,7 @@
 
 struct pollfd;
 struct convoy_far; /* xfer/far.h: what there is for peers on other hosts */
+struct convoy_xfer_device; /* xfer/device_jobs.h: what copies device memory */
 struct convoy_xfer;
 struct convoy_xfer_entry;
 struct convoy_xfer_peer;
@@ -62,6 +63,9 @@ struct convoy_view {
     size_t pool_bytes;
     size_t notes_bytes;
     uint32_t references;
+    uint32_t pin; /* enum convoy_view_pin */
+    struct convoy_xfer_device *device; /* that it is pinned for; NULL = none */
+    struct convoy_view *next;          /* among those that wait to be unpinned */
 };
 
 struct convoy_xfer_peer {
@@ -96,14 +100,38 @@ struct convoy_xfer_peer {
 };
 
 /* One piece of a staged copy. */
-struct convoy_copy_piece {
+struct convoy_tensor_piece {
     const uint8_t *from;
     uint64_t to; /* offset in the slot */
     uint64_t bytes;
     uint32_t rank; /* 0 = dense */
     uint32_t item; /* bytes of one element, strided only */
+    bool is_on_device; /* the device copies it */
     uint64_t shape[CONVOY_MANIFEST_RANK_MAX];
     int64_t strides[CONVOY_MANIFEST_RANK_MAX];
+};
+
+enum convoy_xfer_device_state {
+    CONVOY_XFER_DEVICE_NONE = 0,
+    CONVOY_XFER_DEVICE_PENDING, /* waits for a thread that may begin it */
+    CONVOY_XFER_DEVICE_RUNNING, /* until convoy's own event has fired */
+};
+
+/* What a device copies for an entry. */
+struct convoy_xfer_device_part {
+    enum convoy_xfer_device_state state;
+    bool is_busy;   /* a thread is in a call of the device for it */
+    bool is_done;   /* its bytes are where they go */
+    bool is_lost;   /* nobody knows whether the device has stopped: nothing of it is ever given to anyone */
+    bool is_target; /* load: into memory that the device writes */
+    uint32_t next;  /* in the device's list */
+    void *stream;
+    void *event;
+    uint8_t *target; /* load: the host's; NULL = `slot` */
+    uint64_t target_bytes;
+    struct convoy_slot slot; /* in the pool of device memory */
+    uint64_t ticket;
+    size_t count; /* of the pieces */
 };
 
 struct convoy_xfer_entry {
@@ -171,7 +199,7 @@ struct convoy_xfer_entry {
     uint8_t *room; /* grows, kept for the next transfer: the descriptor as it came */
     size_t room_bytes;
     struct convoy_manifest_room manifest_room; /* the same for its manifest, */
-    struct convoy_copy_piece *pieces;          /* and for the pieces of a stage */
+    struct convoy_tensor_piece *pieces;          /* and for the pieces of a stage */
     uint32_t piece_room;
     uint32_t piece_count;
     size_t known_bytes; /* of a descriptor in it, decoded before */
@@ -180,6 +208,9 @@ struct convoy_xfer_entry {
     struct convoy_descriptor descriptor;
     convoy_ready_fn ready;
     void *user;
+    struct convoy_xfer_device_part device;
+    struct convoy_copy_piece *device_pieces; /* grows, kept */
+    size_t device_piece_room;
     struct convoy_error error;
     uint32_t request_length;
     char request[CONVOY_REQUEST_BYTES + 1];
@@ -340,6 +371,7 @@ struct convoy_xfer {
     pthread_t copier;
     pthread_cond_t work; /* for the copier */
 
+    struct convoy_xfer_device *device; /* NULL: none was asked for */
     struct convoy_far *far; /* NULL until the first such peer comes */
     pthread_mutex_t far_opening;
 
@@ -428,6 +460,8 @@ bool convoy_view_try_process(struct convoy_view *view, const struct convoy_intro
 bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from);
 bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES]);
 void convoy_view_put(struct convoy_view *view);
+/* Nothing reads it any more. [no lock] */
+void convoy_view_free(struct convoy_view *view);
 
 /* -- copying.c: copies outside of the lock -- */
 void convoy_xfer_job_add(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_awaited);
@@ -435,7 +469,9 @@ void convoy_xfer_job_add(struct convoy_xfer *engine, struct convoy_xfer_entry *e
 void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_job_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void *convoy_xfer_copier_main(void *engine);
-void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece);
+void convoy_copy_strided(uint8_t *to, const struct convoy_tensor_piece *piece);
+/* Zeroes what lies between the end of a tensor and the next one. Returns where that starts. */
+uint64_t convoy_copy_clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes);
 
 /* CLOSED unless the engine is open. */
 int32_t convoy_xfer_check_open(const struct convoy_xfer *engine, struct convoy_error *error);
