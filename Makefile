@@ -256,8 +256,8 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_device transfer_far transfer_far_ends transfer_rules
-INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,payloads peers requests slots threads)
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_large transfer_counts transfer_peers transfer_device transfer_device_far transfer_device_table transfer_far transfer_far_ends transfer_rules
+INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_relay
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one: $(OBJ)/tests/abi/hygiene.o
 
@@ -413,7 +413,7 @@ $(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/l
 	    $(SIM_CUDA_SOURCES) -lpthread -o $@.new
 	mv $@.new $@
 
-$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(TEST_BIN)/integration/test_transfer_device: | $(SIM_CUDA_FILES)
+$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(patsubst %,$(TEST_BIN)/integration/test_%,transfer_device transfer_device_far transfer_device_table reports_transfer_device): | $(SIM_CUDA_FILES)
 
 .PHONY: test-gpu
 test-gpu: ## the device layer on a real GPU; skips with the reason where there is none

@@ -114,6 +114,9 @@
     X(any_target_taken)                                                                                                \
     X(push_copied_twice)           /* said again, while it waits or runs */                                            \
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
+    X(copying_slot_given)          /* to the next one, while it is still written */                                    \
+    X(device_event_not_awaited)                                                                                        \
+    X(device_lost_is_given)        /* memory of which nobody knows whether the device has stopped */                   \
     X(strides_ignored)                                                                                                 \
     X(completion_told_again)                                                                                           \
     X(number_before_entry)                                                                                             \

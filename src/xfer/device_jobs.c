@@ -54,7 +54,7 @@ int32_t convoy_xfer_device_piece_room(struct convoy_xfer_entry *entry, size_t co
 void convoy_xfer_device_let_go(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     struct convoy_slot *slot = &entry->device.slot;
-    if (slot->lease != CONVOY_LEASE_NONE && (!entry->is_copying || CONVOY_MUTATED(device_slot_not_held))) {
+    if (slot->lease != CONVOY_LEASE_NONE && !entry->is_copying) {
         (void)convoy_pool_retire(engine->device->pool, slot->lease, CONVOY_LEASE_END_RELEASED, NULL);
         *slot = (struct convoy_slot){.lease = CONVOY_LEASE_NONE};
     }

@@ -420,7 +420,7 @@ void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_ent
 void convoy_xfer_stage_retire(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, enum convoy_lease_end end)
 {
     convoy_xfer_job_drop(engine, entry);
-    if (entry->is_copying || entry->slot.lease == CONVOY_LEASE_NONE) {
+    if ((entry->is_copying && !CONVOY_MUTATED(copying_slot_given)) || entry->slot.lease == CONVOY_LEASE_NONE) {
         return;
     }
     (void)convoy_pool_retire(engine->pool, entry->slot.lease, end, NULL);
