@@ -413,7 +413,7 @@ $(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/l
 	    $(SIM_CUDA_SOURCES) -lpthread -o $@.new
 	mv $@.new $@
 
-$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(patsubst %,$(TEST_BIN)/integration/test_%,transfer_device transfer_device_far transfer_device_table reports_transfer_device): | $(SIM_CUDA_FILES)
+$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(TEST_BIN)/unit/test_perf_transfer $(patsubst %,$(TEST_BIN)/integration/test_%,transfer_device transfer_device_far transfer_device_table reports_transfer_device): | $(SIM_CUDA_FILES)
 
 .PHONY: test-gpu
 test-gpu: ## the device layer on a real GPU; skips with the reason where there is none

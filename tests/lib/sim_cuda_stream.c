@@ -336,6 +336,26 @@ cuda_result cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t byte
     return copy_put(is_wrong ? INVALID_VALUE : result, to, from, bytes, stream);
 }
 
+/* Those that wait: nothing that is on its way touches either end, or the host has made a mistake that shows. */
+static cuda_result copy_now(void *to, const void *from, size_t bytes)
+{
+    cuda_result result = BEGIN_INSIDE();
+    if (result == CUDA_OK) {
+        memcpy(sim_seen_at(to), sim_seen_at(from), bytes);
+    }
+    return sim_call_end(result);
+}
+
+cuda_result cuMemcpyHtoD_v2(cuda_address to, const void *from, size_t bytes)
+{
+    return copy_now((void *)(uintptr_t)to, from, bytes);
+}
+
+cuda_result cuMemcpyDtoH_v2(void *to, cuda_address from, size_t bytes)
+{
+    return copy_now(to, (const void *)(uintptr_t)from, bytes);
+}
+
 cuda_result cuMemsetD32Async(cuda_address to, unsigned value, size_t count, cuda_stream stream)
 {
     cuda_result result = BEGIN_INSIDE();
