@@ -2,6 +2,7 @@
 /* An engine as JSON: what it holds now, what it has counted, when what happened. */
 #include "core/clock.h"
 #include "core/status.h"
+#include "xfer/device_jobs.h"
 #include "xfer/far.h"
 
 #include <inttypes.h>
@@ -76,6 +77,20 @@ static json_t *describe_far(const struct convoy_far *far)
     return out;
 }
 
+static json_t *describe_device(const struct convoy_xfer_device *device)
+{
+    json_t *out = json_object();
+    set_text(out, "name", convoy_device_name(device->device));
+    set_number(out, "copies", device->count);
+    set_number(out, "copies_lost", device->lost_count);
+    set_number(out, "copied_bytes", device->copied_bytes);
+    (void)json_object_set_new(out, "pinned", json_boolean(device->is_pool_pinned));
+    if (device->pool != NULL) {
+        (void)json_object_set_new(out, "pool", describe_pool(device->pool));
+    }
+    return out;
+}
+
 static json_t *describe_stats(struct convoy_xfer *engine)
 {
     json_t *out = json_object();
@@ -92,6 +107,9 @@ static json_t *describe_stats(struct convoy_xfer *engine)
     (void)json_object_set_new(out, "phases", phases);
     (void)json_object_set_new(out, "pool", describe_pool(engine->pool));
     (void)json_object_set_new(out, "notes", describe_pool(engine->notes));
+    if (engine->device != NULL) {
+        (void)json_object_set_new(out, "device", describe_device(engine->device));
+    }
     if (engine->far != NULL) {
         (void)json_object_set_new(out, "far", describe_far(engine->far));
     }
@@ -115,6 +133,7 @@ static json_t *dump_entry(const struct convoy_xfer *engine, const struct convoy_
     set_number(out, "age_ns", now_ns - entry->times_ns[CONVOY_TIME_STARTED]);
     set_number(out, "users", entry->users);
     (void)json_object_set_new(out, "lent", json_boolean(entry->is_lent));
+    (void)json_object_set_new(out, "copying", json_boolean(entry->is_copying));
     (void)json_object_set_new(out, "hidden", json_boolean(entry->is_hidden));
     (void)json_object_set_new(out, "released", json_boolean(entry->is_released));
     if (entry->peer != CONVOY_XFER_NOBODY) {
