@@ -105,7 +105,8 @@ struct convoy_engine_info {
     char session[CONVOY_SESSION_BYTES]; /* "host:port+incarnation", for peer_connect; ends in a zero */
 };
 
-/* OUT: the pool in figures, all in bytes but for the counts. */
+/* OUT: the pool in figures, all in bytes but for the counts. Of an engine with a pool of device memory: that one; what is
+ * quarantined or read of the pinned pool counts as well. */
 struct convoy_engine_figures {
     uint32_t struct_size;
     uint32_t written_bytes;
@@ -259,8 +260,8 @@ struct convoy_transfer_table {
     struct convoy_table_header header;
 
     /* Opens an engine: its pool, its port, its threads. engine_out: gives (engine_close, then context_close).
-     * INVALID_ARGUMENT: text names option, value, range. UNSUPPORTED: an unknown critical flag; memory that this build
-     * cannot copy. LIMIT, NO_MEMORY, SYSTEM. CLOSED, FORKED.
+     * INVALID_ARGUMENT: text names option, value, range. UNSUPPORTED: an unknown critical flag; a pool of
+     * device memory without `device`. INIT_FAILED: no driver for `device`, or not this one; text says what it needs. LIMIT, NO_MEMORY, SYSTEM. CLOSED, FORKED.
      * [any thread; never blocks; allocates; open context; since 1.0] */
     int32_t (*engine_open)(convoy_context *context, const struct convoy_transfer_options *options,
                            convoy_transfer_engine **engine_out, struct convoy_error *error);

@@ -226,9 +226,8 @@ void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *e
         convoy_xfer_job_add(engine, entry, entry->is_awaited);
         return;
     }
-    engine->counters[CONVOY_XFER_COUNT_copied_bytes] += entry->mode == CONVOY_LOAD_VIEW && entry->kind == CONVOY_XFER_LOAD
-                                                            ? 0
-                                                            : entry->payload_bytes;
+    bool has_copied = entry->kind == CONVOY_XFER_LOAD ? entry->mode != CONVOY_LOAD_VIEW : !entry->device.is_done;
+    engine->counters[CONVOY_XFER_COUNT_copied_bytes] += has_copied ? entry->payload_bytes : 0;
     if (entry->kind == CONVOY_XFER_STAGE) {
         convoy_xfer_stage_copied(engine, entry);
     } else {

@@ -61,6 +61,9 @@ bool convoy_xfer_device_pin(struct convoy_xfer *engine, struct convoy_view *view
 /* The pool that the host counts from. */
 struct convoy_pool *convoy_xfer_device_own_pool(const struct convoy_xfer *engine);
 
+/* What of the pinned pool is still referred to counts beside the pool of device memory. */
+void convoy_xfer_device_add_figures(const struct convoy_xfer *engine, struct convoy_pool_figures *figures);
+
 /* -- device_jobs.c -- */
 /* UNSUPPORTED, with `what` in the text: the engine has no device. */
 int32_t convoy_xfer_device_check(const struct convoy_xfer *engine, const char *what, struct convoy_error *error);

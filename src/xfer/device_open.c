@@ -79,6 +79,15 @@ static int32_t open_pool(struct convoy_xfer *engine, struct convoy_error *error)
         .lease_max = 2 * options->transfer_max,
         .reference_max = 1,
     };
+    struct convoy_memory_info info = {.kind = CONVOY_MEMORY_DEVICE};
+    int32_t status = convoy_device_query(engine->device->device, options->pool_memory, &info, error);
+    if (status == CONVOY_OK && info.kind != CONVOY_MEMORY_DEVICE && info.kind != CONVOY_MEMORY_MANAGED) {
+        status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option pool_memory: %p is no memory of device %s",
+                                  options->pool_memory, convoy_device_name(engine->device->device));
+    }
+    if (status != CONVOY_OK) {
+        return status;
+    }
     convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN,
                     "device %s: what is staged in its memory goes to peers through a pinned pool of %llu bytes: peers on this "
                     "host cannot map it, and those on others get it from host memory",
@@ -106,6 +115,19 @@ int32_t convoy_xfer_device_pools(struct convoy_xfer *engine, struct convoy_error
 struct convoy_pool *convoy_xfer_device_own_pool(const struct convoy_xfer *engine)
 {
     return engine->device != NULL && engine->device->pool != NULL ? engine->device->pool : engine->pool;
+}
+
+void convoy_xfer_device_add_figures(const struct convoy_xfer *engine, struct convoy_pool_figures *figures)
+{
+    struct convoy_pool_figures pinned;
+    if (convoy_xfer_device_own_pool(engine) == engine->pool) {
+        return;
+    }
+    convoy_pool_figures(engine->pool, &pinned);
+    figures->leases.bytes[CONVOY_LEASE_RETIRED] += pinned.leases.bytes[CONVOY_LEASE_RETIRED];
+    figures->leases.counts[CONVOY_LEASE_RETIRED] += pinned.leases.counts[CONVOY_LEASE_RETIRED];
+    figures->leases.references[CONVOY_REFERENCE_READ] += pinned.leases.references[CONVOY_REFERENCE_READ];
+    figures->exhausted += pinned.exhausted;
 }
 
 /* -- views --------------------------------------------------------------------------------------------------------- */

@@ -480,6 +480,7 @@ int32_t convoy_xfer_figures(struct convoy_xfer *engine, struct convoy_engine_fig
     out->expired_count = engine->counters[CONVOY_XFER_COUNT_leases_expired];
     convoy_xfer_unlock(engine);
     convoy_pool_figures(convoy_xfer_device_own_pool(engine), &figures);
+    convoy_xfer_device_add_figures(engine, &figures);
     const struct convoy_lease_figures *leases = &figures.leases;
     out->capacity = figures.blocks.capacity;
     out->block = engine->options.block_bytes;
@@ -510,5 +511,6 @@ int32_t convoy_xfer_fits(struct convoy_xfer *engine, const uint64_t *bytes, size
     if (bytes == NULL && count != 0) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "bytes is NULL with count %zu", count);
     }
-    return convoy_pool_fits(convoy_xfer_device_own_pool(engine), bytes, count, error);
+    int32_t status = convoy_pool_fits(convoy_xfer_device_own_pool(engine), bytes, count, error);
+    return status == CONVOY_OK ? convoy_pool_fits(engine->pool, bytes, count, error) : status;
 }

@@ -240,6 +240,9 @@ static int32_t take_room(struct convoy_xfer *engine, struct convoy_xfer_entry *e
         .deadline_ns = CONVOY_LEASE_NEVER, /* the entry's own deadline ends it: that one knows who still uses it */
     };
     int32_t status = convoy_pool_take(engine->pool, &request, &entry->slot, error);
+    if (status != CONVOY_OK && convoy_xfer_device_own_pool(engine) != engine->pool) {
+        return convoy_error_prefix(error, status, "the pinned pool, option bounce_bytes");
+    }
     if (status == CONVOY_OK) {
         request.bytes = CONVOY_MARK_BYTES + note_bytes;
         status = convoy_pool_take(engine->notes, &request, &entry->note, error);

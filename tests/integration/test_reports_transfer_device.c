@@ -15,9 +15,8 @@
 #define SLOT_BYTES 4096u
 #define STREAMS 3u
 
-/* -- NVIDIA/TensorRT-LLM issue 12542, sgl-project/sglang PRs 30254 and 26501 and vllm-project/vllm-omni PR 5096: slots that
- *    are used again while the device still reads or writes them. Each request has bytes of its own, so that another one's are
- *    noticed; some are given up at any moment -- */
+/* -- vllm-project/vllm PR 56104, on a device: slots that are used again while it still reads or writes them. Each request has
+ *    bytes of its own, so that another one's are noticed; some are given up at any moment -- */
 
 enum lane_state { LANE_FREE, LANE_STAGING, LANE_SENDING, LANE_DRAINING };
 

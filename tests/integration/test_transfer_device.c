@@ -569,6 +569,8 @@ static void test_transfer_device_refusals_say_what_is_missing(void **state)
     struct convoy_stage stage = engine_stage("r", &tensor, 1);
     struct convoy_load load = {.struct_size = sizeof load, .mode = CONVOY_LOAD_COPY, .stream = host->stream};
     convoy_transfer transfer = 0;
+    struct convoy_transfer_options options = pool_of(4096);
+    options.device = CONVOY_DEVICE_CUDA;
     stage.stream = host->stream;
     CALL_STATUS(plain, CONVOY_UNSUPPORTED, stage_start, &stage, &transfer);
     EXPECT_TEXT(plain->error.text, "option device");
@@ -584,6 +586,12 @@ static void test_transfer_device_refusals_say_what_is_missing(void **state)
                   &plain->error);
     EXPECT_STATUS(try_open(plain, (struct convoy_transfer_options){.device = CONVOY_DEVICE_CUDA, .device_number = 9}),
                   CONVOY_INVALID_ARGUMENT, &plain->error);
+    uint8_t *no_device = calloc(1, 4096);
+    options.pool_kind = CONVOY_MEMORY_DEVICE;
+    options.pool_memory = no_device;
+    EXPECT_STATUS(try_open(plain, options), CONVOY_INVALID_ARGUMENT, &plain->error);
+    EXPECT_TEXT(plain->error.text, "no memory of device cuda");
+    free(no_device);
     EXPECT_STATUS(try_open(without, (struct convoy_transfer_options){.device = CONVOY_DEVICE_CUDA}), CONVOY_INIT_FAILED,
                   &without->error);
     EXPECT_TEXT(without->error.text, "/nowhere/libcuda.so.1");
