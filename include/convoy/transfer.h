@@ -261,7 +261,8 @@ struct convoy_transfer_table {
 
     /* Opens an engine: its pool, its port, its threads. engine_out: gives (engine_close, then context_close).
      * INVALID_ARGUMENT: text names option, value, range. UNSUPPORTED: an unknown critical flag; a pool of
-     * device memory without `device`. INIT_FAILED: no driver for `device`, or not this one; text says what it needs. LIMIT, NO_MEMORY, SYSTEM. CLOSED, FORKED.
+     * device memory without `device`. INIT_FAILED: no driver for `device`, or not this one; text says what it needs. LIMIT,
+     * NO_MEMORY, SYSTEM. CLOSED, FORKED.
      * [any thread; never blocks; allocates; open context; since 1.0] */
     int32_t (*engine_open)(convoy_context *context, const struct convoy_transfer_options *options,
                            convoy_transfer_engine **engine_out, struct convoy_error *error);

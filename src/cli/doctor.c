@@ -18,7 +18,8 @@ static json_t *doctor_examine(const char *plugin, const char *peer)
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "plugin", convoy_doctor_plugin(plugin), "shared_memory",
                      convoy_doctor_shared_memory(), "process_vm", convoy_doctor_process_vm(), "limits",
                      convoy_doctor_limits(), "namespaces", convoy_doctor_namespaces(), "processor",
-                     convoy_doctor_processor(), "device", convoy_doctor_device(), "peer", peer != NULL ? convoy_doctor_peer(peer) : json_null());
+                     convoy_doctor_processor(), "device", convoy_doctor_device(), "peer",
+                     peer != NULL ? convoy_doctor_peer(peer) : json_null());
 }
 
 static int doctor_report(const json_t *all, bool as_json)

@@ -16,6 +16,7 @@
 #include "net/runtime.h"
 #include "pool/pool.h"
 #include "xfer/descriptor.h"
+#include "xfer/device_part.h"
 #include "xfer/engine.h"
 #include "xfer/introduce.h"
 #include "xfer/notice.h"
@@ -109,29 +110,6 @@ struct convoy_tensor_piece {
     bool is_on_device; /* the device copies it */
     uint64_t shape[CONVOY_MANIFEST_RANK_MAX];
     int64_t strides[CONVOY_MANIFEST_RANK_MAX];
-};
-
-enum convoy_xfer_device_state {
-    CONVOY_XFER_DEVICE_NONE = 0,
-    CONVOY_XFER_DEVICE_PENDING, /* waits for a thread that may begin it */
-    CONVOY_XFER_DEVICE_RUNNING, /* until convoy's own event has fired */
-};
-
-/* What a device copies for an entry. */
-struct convoy_xfer_device_part {
-    enum convoy_xfer_device_state state;
-    bool is_busy;   /* a thread is in a call of the device for it */
-    bool is_done;   /* its bytes are where they go */
-    bool is_lost;   /* nobody knows whether the device has stopped: nothing of it is ever given to anyone */
-    bool is_target; /* load: into memory that the device writes */
-    uint32_t next;  /* in the device's list */
-    void *stream;
-    void *event;
-    uint8_t *target; /* load: the host's; NULL = `slot` */
-    uint64_t target_bytes;
-    struct convoy_slot slot; /* in the pool of device memory */
-    uint64_t ticket;
-    size_t count; /* of the pieces */
 };
 
 struct convoy_xfer_entry {

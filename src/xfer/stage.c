@@ -388,7 +388,8 @@ int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy
     }
     *entry_out = entry;
     bool is_inline = (stage->hint_flags & CONVOY_STAGE_INLINE) != 0;
-    entry->is_deferred = may_defer && engine->device == NULL && !entry->is_checksummed && entry->payload_bytes >= CONVOY_XFER_EARLY_BYTES;
+    entry->is_deferred = may_defer && engine->device == NULL && !entry->is_checksummed &&
+                         entry->payload_bytes >= CONVOY_XFER_EARLY_BYTES;
     if (entry->ready != NULL) {
         entry->is_deferred = false;
         convoy_xfer_stage_poll(engine, entry, is_inline);
