@@ -155,8 +155,9 @@ struct convoy_transfer_result {
     uint32_t attempt;
     uint32_t retries;        /* messages sent again */
     uint32_t retry_after_ms; /* the peer refused and says when to ask again; 0 = at will */
-    uint32_t is_source_free; /* local completion: the tensors' own memory is read no more. After an abort it may still be, for
-                                as long as it takes to copy a piece of it: wait for this before that memory goes */
+    uint32_t is_source_free; /* local completion: the tensors' own memory is read no more, a load's destination written no
+                                more. After an abort it may still be, for as long as it takes to copy a piece of it, or
+                                until a device has run what is on its stream: wait for this before that memory goes */
     uint32_t slot_id;        /* of a preallocated slot, from 1; 0 = none */
     convoy_peer peer;
     uint64_t payload_bytes; /* exact */

@@ -108,6 +108,9 @@ void convoy_xfer_device_load(struct convoy_xfer *engine, struct convoy_xfer_entr
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "%s", text);
         return;
     }
+    if (entry->mode == CONVOY_LOAD_COPY) { /* it could not be mapped, and was read into the own pool */
+        entry->payload = entry->slot.address;
+    }
     if (entry->landing != 0) { /* all of it is there: the sender need not hear of its room again */
         entry->retry_ns = CONVOY_DEADLINE_NEVER;
     }

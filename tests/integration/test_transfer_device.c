@@ -189,6 +189,86 @@ static void test_transfer_device_load_by_descriptor(void **state)
     scene_close(&scene);
 }
 
+/* A pool of the host's that cannot be mapped: it is read out of the process into the own pool, and copied from there. */
+static void test_transfer_device_load_from_a_pool_that_cannot_be_mapped(void **state)
+{
+    (void)state;
+    uint64_t bytes = 300000;
+    struct scene scene = {.host = sim_host_open(), .bytes = bytes};
+    struct convoy_transfer_options options = pool_of(1u << 20);
+    uint8_t *data = malloc(bytes);
+    options.pool_kind = CONVOY_MEMORY_HOST;
+    options.pool_memory = aligned_alloc(4096, 1u << 20);
+    EXPECT(data != NULL && options.pool_memory != NULL);
+    engine_fill(data, bytes, 6);
+    scene.sender = engine_create(&options);
+    scene.receiver = sim_host_engine(NULL);
+    scene.peer = engine_connect(scene.sender, scene.receiver->info.session);
+    scene.source = sim_host_alloc(bytes);
+    scene.target = sim_host_alloc(bytes);
+    convoy_transfer sent = send_bytes(scene.sender, scene.peer, "unmapped", 1, data, bytes);
+    convoy_transfer loaded = load_to(&scene, scene.target, NULL);
+    engine_wait(scene.receiver, loaded, CONVOY_OK, NULL);
+    EXPECT(sim_host_is_filled(scene.target, bytes, 6));
+    EXPECT_EQUAL(engine_figures(scene.receiver).taken, 0); /* what it came through is free again */
+    engine_wait(scene.sender, sent, CONVOY_OK, NULL);
+    release(scene.sender, sent);
+    release(scene.receiver, loaded);
+    scene_close(&scene);
+    free(options.pool_memory);
+    free(data);
+}
+
+/* What a peer has written into a slot by address, on into device memory. */
+static void test_transfer_device_load_from_a_slot_that_a_peer_has_filled(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(70000);
+    static char bytes[TEXT_BYTES];
+    struct convoy_text_buffer text = {.struct_size = sizeof text, .data = bytes, .capacity = sizeof bytes};
+    convoy_transfer staged = stage_start(&scene, NULL, 0);
+    engine_wait(scene.sender, staged, CONVOY_OK, NULL);
+    CALL_OK(scene.sender, descriptor, staged, CONVOY_DESCRIPTOR_BINARY, &text);
+    struct convoy_reserved_slot slot = reserve_slot(scene.receiver, "r1", scene.bytes, 0, NULL);
+    EXPECT_OK(push_piece(scene.sender, scene.peer, staged_address(scene.sender, staged), slot.address, scene.bytes),
+              &scene.sender->error);
+    const struct convoy_load load = {.struct_size = sizeof load,
+                                     .mode = CONVOY_LOAD_COPY,
+                                     .descriptor = bytes,
+                                     .descriptor_length = text.length,
+                                     .slot = slot.transfer,
+                                     .destination = scene.target,
+                                     .destination_bytes = scene.bytes,
+                                     .timeout_ns = ENGINE_TIMEOUT_NS};
+    convoy_transfer loaded = 0;
+    CALL_OK(scene.receiver, load_start, &load, &loaded);
+    engine_wait(scene.receiver, loaded, CONVOY_OK, NULL);
+    EXPECT(sim_host_is_filled(scene.target, scene.bytes, 1));
+    release(scene.receiver, loaded);
+    release(scene.receiver, slot.transfer);
+    release(scene.sender, staged);
+    scene_close(&scene);
+}
+
+/* Refused before anything is copied, and the sender has its memory back. */
+static void test_transfer_device_destination_that_is_too_small_is_refused(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(70000);
+    convoy_transfer staged = stage_start(&scene, NULL, 0);
+    engine_wait(scene.sender, staged, CONVOY_OK, NULL);
+    convoy_transfer sent = send_staged(scene.sender, scene.peer, staged);
+    scene.bytes = 69999;
+    convoy_transfer loaded = load_to(&scene, scene.target, NULL);
+    engine_wait(scene.receiver, loaded, CONVOY_BUFFER_TOO_SMALL, NULL);
+    EXPECT_TEXT(scene.receiver->error.text, "69999");
+    engine_wait(scene.sender, sent, CONVOY_BUFFER_TOO_SMALL, NULL);
+    release(scene.receiver, loaded);
+    release(scene.sender, sent);
+    release(scene.sender, staged);
+    scene_close(&scene);
+}
+
 /* Tensors of both kinds in one request, one of them a part of a larger one that is not dense. */
 static void test_transfer_device_stage_of_mixed_and_strided_tensors(void **state)
 {
@@ -622,6 +702,9 @@ int main(void)
         cmocka_unit_test(test_transfer_device_load_ends_without_a_host_thread),
         cmocka_unit_test(test_transfer_device_views_of_a_shared_pool_are_host_memory),
         cmocka_unit_test(test_transfer_device_load_by_descriptor),
+        cmocka_unit_test(test_transfer_device_load_from_a_pool_that_cannot_be_mapped),
+        cmocka_unit_test(test_transfer_device_load_from_a_slot_that_a_peer_has_filled),
+        cmocka_unit_test(test_transfer_device_destination_that_is_too_small_is_refused),
         cmocka_unit_test(test_transfer_device_stage_of_mixed_and_strided_tensors),
         cmocka_unit_test(test_transfer_device_stage_runs_behind_the_hosts_work_and_event),
         cmocka_unit_test(test_transfer_device_stage_begins_when_its_producer_is_ready),
