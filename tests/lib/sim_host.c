@@ -101,7 +101,10 @@ cuda_event sim_host_event(void)
 
 void sim_host_fill(uint8_t *memory, size_t bytes, uint32_t seed)
 {
-    uint8_t *copy = malloc(bytes + 1);
+    if (bytes == 0) {
+        return;
+    }
+    uint8_t *copy = malloc(bytes);
     EXPECT(copy != NULL);
     engine_fill(copy, bytes, seed);
     the_host.sim->poke(memory, copy, bytes);
@@ -110,7 +113,10 @@ void sim_host_fill(uint8_t *memory, size_t bytes, uint32_t seed)
 
 bool sim_host_is_filled(const uint8_t *memory, size_t bytes, uint32_t seed)
 {
-    uint8_t *copy = malloc(bytes + 1);
+    if (bytes == 0) {
+        return true;
+    }
+    uint8_t *copy = malloc(bytes);
     EXPECT(copy != NULL);
     the_host.sim->peek(memory, copy, bytes);
     bool is_filled = engine_is_filled(copy, bytes, seed);
