@@ -358,7 +358,8 @@ SANITIZED := $(filter-out %/test_bulk_death,$(UNIT_BINARIES)) $(filter %_shared_
              $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
-             $(call binaries,abi,threads) $(call binaries,integration,transfer transfer_calls reports_transfer_threads)
+             $(call binaries,abi,threads) \
+             $(call binaries,integration,transfer transfer_calls transfer_device reports_transfer_device reports_transfer_threads)
 endif
 
 .PHONY: test-sanitized asan tsan
@@ -416,7 +417,7 @@ $(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/l
 $(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(TEST_BIN)/unit/test_perf_transfer $(patsubst %,$(TEST_BIN)/integration/test_%,transfer_device transfer_device_far transfer_device_table reports_transfer_device): | $(SIM_CUDA_FILES)
 
 .PHONY: test-gpu
-test-gpu: ## the device layer on a real GPU; skips with the reason where there is none
+test-gpu: ## the device layer, and transfers through it, on a real GPU; skips with the reason where there is none
 	tests/run.sh tests/gpu/run.sh
 
 .PHONY: test-unit

@@ -107,8 +107,9 @@ void *sim_runner(void *unused)
             (void)pthread_cond_wait(&sim.changed, &sim.lock);
             continue;
         }
+        uint64_t turns = sim_random() % 4;
         (void)pthread_mutex_unlock(&sim.lock); /* the host's turn, for longer or shorter */
-        for (uint64_t turns = sim_random() % 4; turns != 0; turns--) {
+        for (; turns != 0; turns--) {
             (void)sched_yield();
         }
         (void)pthread_mutex_lock(&sim.lock);
