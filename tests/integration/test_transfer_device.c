@@ -70,8 +70,7 @@ static convoy_transfer load_to(struct scene *scene, void *destination, cuda_even
 {
     const struct convoy_load load = {.struct_size = sizeof load,
                                      .mode = CONVOY_LOAD_COPY,
-                                     .destination = destination,
-                                     .destination_bytes = scene->bytes,
+                                     .destination = destination, .destination_bytes = scene->bytes,
                                      .stream = scene->host->stream,
                                      .event = event,
                                      .timeout_ns = ENGINE_TIMEOUT_NS};
@@ -177,8 +176,7 @@ static void test_transfer_device_load_by_descriptor(void **state)
                                      .mode = CONVOY_LOAD_COPY,
                                      .descriptor = bytes,
                                      .descriptor_length = text.length,
-                                     .destination = scene.target,
-                                     .destination_bytes = scene.bytes,
+                                     .destination = scene.target, .destination_bytes = scene.bytes,
                                      .timeout_ns = ENGINE_TIMEOUT_NS};
     convoy_transfer loaded = 0;
     CALL_OK(scene.receiver, load_start, &load, &loaded);
@@ -237,8 +235,7 @@ static void test_transfer_device_load_from_a_slot_that_a_peer_has_filled(void **
                                      .descriptor = bytes,
                                      .descriptor_length = text.length,
                                      .slot = slot.transfer,
-                                     .destination = scene.target,
-                                     .destination_bytes = scene.bytes,
+                                     .destination = scene.target, .destination_bytes = scene.bytes,
                                      .timeout_ns = ENGINE_TIMEOUT_NS};
     convoy_transfer loaded = 0;
     CALL_OK(scene.receiver, load_start, &load, &loaded);
