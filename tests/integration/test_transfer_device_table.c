@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers with a device of the host's: functions that are called on its own threads only, here those of the pretended
- * driver (tests/lib/sim_cuda.h) behind a table. */
+ * driver (tests/lib/sim_cuda.h) behind a table. And what engines refuse that have no device, or another one. */
 #include "tests/integration/reports_transfer.h"
 #include "tests/lib/sim_host.h"
 
@@ -281,6 +281,69 @@ static void test_transfer_device_table_that_lacks_something_is_refused(void **st
     engine_destroy(engine);
 }
 
+/* -- what is refused ----------------------------------------------------------------------------------------------- */
+
+static int32_t try_open(struct engine *engine, struct convoy_transfer_options options)
+{
+    convoy_transfer_engine *handle = NULL;
+    options.struct_size = sizeof options;
+    return engine->table->engine_open(engine->context, &options, &handle, &engine->error);
+}
+
+static void test_transfer_device_refusals_say_what_is_missing(void **state)
+{
+    (void)state;
+    struct sim_host *host = sim_host_open();
+    const char *kept = engine_settings;
+    struct engine *plain = engine_create(NULL);
+    engine_settings = "{\"cuda_library\": \"/nowhere/libcuda.so.1\"}";
+    struct engine *without = engine_create(NULL);
+    engine_settings = kept;
+    uint8_t *memory = sim_host_alloc(4096);
+    uint64_t bytes = 4096;
+    const struct convoy_tensor_source tensor = engine_tensor(memory, &bytes);
+    struct convoy_stage stage = engine_stage("r", &tensor, 1);
+    struct convoy_load load = {.struct_size = sizeof load, .mode = CONVOY_LOAD_COPY, .stream = host->stream};
+    convoy_transfer transfer = 0;
+    struct convoy_transfer_options options = pool_of(4096);
+    options.device = CONVOY_DEVICE_CUDA;
+    stage.stream = host->stream;
+    CALL_STATUS(plain, CONVOY_UNSUPPORTED, stage_start, &stage, &transfer);
+    EXPECT_TEXT(plain->error.text, "option device");
+    CALL_STATUS(plain, CONVOY_UNSUPPORTED, accept_start, &load, &transfer);
+    EXPECT_STATUS(try_open(plain, (struct convoy_transfer_options){.pool_kind = CONVOY_MEMORY_DEVICE, .pool_memory = memory,
+                                                                   .pool_bytes = 4096}),
+                  CONVOY_UNSUPPORTED, &plain->error);
+    EXPECT_TEXT(plain->error.text, "needs option device");
+    EXPECT_STATUS(try_open(plain, (struct convoy_transfer_options){.device = 3}), CONVOY_INVALID_ARGUMENT, &plain->error);
+    EXPECT_STATUS(try_open(plain, (struct convoy_transfer_options){.device = CONVOY_DEVICE_TABLE}), CONVOY_INVALID_ARGUMENT,
+                  &plain->error);
+    EXPECT_STATUS(try_open(plain, (struct convoy_transfer_options){.device_number = 1}), CONVOY_INVALID_ARGUMENT,
+                  &plain->error);
+    EXPECT_STATUS(try_open(plain, (struct convoy_transfer_options){.device = CONVOY_DEVICE_CUDA, .device_number = 9}),
+                  CONVOY_INVALID_ARGUMENT, &plain->error);
+    uint8_t *no_device = calloc(1, 4096);
+    options.pool_kind = CONVOY_MEMORY_DEVICE;
+    options.pool_memory = no_device;
+    EXPECT_STATUS(try_open(plain, options), CONVOY_INVALID_ARGUMENT, &plain->error);
+    EXPECT_TEXT(plain->error.text, "no memory of device cuda");
+    free(no_device);
+    EXPECT_STATUS(try_open(without, (struct convoy_transfer_options){.device = CONVOY_DEVICE_CUDA}), CONVOY_INIT_FAILED,
+                  &without->error);
+    EXPECT_TEXT(without->error.text, "/nowhere/libcuda.so.1");
+    struct engine *engine = sim_host_engine(NULL);
+    uint8_t here[16];
+    CALL_STATUS(engine, CONVOY_UNSUPPORTED, memory_register, memory, 4096);
+    load.destination = here;
+    load.destination_bytes = sizeof here;
+    CALL_STATUS(engine, CONVOY_INVALID_ARGUMENT, accept_start, &load, &transfer);
+    EXPECT_TEXT(engine->error.text, "host memory");
+    engine_destroy(engine);
+    engine_destroy(plain);
+    engine_destroy(without);
+    sim_host_free(memory);
+}
+
 static int end_of_all(void **state)
 {
     (void)state;
@@ -295,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_transfer_device_table_is_not_called_while_the_host_is_elsewhere),
         cmocka_unit_test(test_transfer_device_table_failures_are_told_in_the_hosts_words),
         cmocka_unit_test(test_transfer_device_table_that_lacks_something_is_refused),
+        cmocka_unit_test(test_transfer_device_refusals_say_what_is_missing),
     };
     engine_filter_tests();
     return cmocka_run_group_tests_name("transfer device table", tests, NULL, end_of_all);
