@@ -46,6 +46,11 @@ static int32_t engine_create(struct convoy_context *context, const struct convoy
 {
     struct convoy_transfer_options full = {.struct_size = (uint32_t)sizeof full};
     int32_t status = options != NULL ? convoy_sized_in(&full, &CONVOY_SHAPE(transfer_options), options, error) : CONVOY_OK;
+    struct convoy_device_table table;
+    if (status == CONVOY_OK && full.device_table != NULL) {
+        status = convoy_sized_in(&table, &CONVOY_SHAPE(device_table), full.device_table, error);
+        full.device_table = &table;
+    }
     if (status == CONVOY_OK && engine_out == NULL) {
         status = convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "engine_out is NULL");
     }

@@ -17,11 +17,12 @@
 extern "C" {
 #endif
 
-/* convoy_memory_info.kind */
-#define CONVOY_MEMORY_HOST 0    /* ordinary memory of the process */
-#define CONVOY_MEMORY_PINNED 1  /* host memory that the device reads and writes by itself */
+/* convoy_memory_info.kind, convoy_transfer_options.pool_kind */
+#define CONVOY_MEMORY_SHARED 0  /* shared memory that convoy makes; of an address: the device does not know it, as HOST */
+#define CONVOY_MEMORY_HOST 1    /* ordinary memory of the process */
 #define CONVOY_MEMORY_DEVICE 2  /* the processor must not touch it */
-#define CONVOY_MEMORY_MANAGED 3 /* moves between the two */
+#define CONVOY_MEMORY_PINNED 3  /* host memory that the device reads and writes by itself */
+#define CONVOY_MEMORY_MANAGED 4 /* moves between the two */
 
 /* Where a copy goes */
 #define CONVOY_COPY_ANY 0 /* the device finds out from the addresses */
@@ -38,8 +39,9 @@ extern "C" {
 /* register_range flags */
 #define CONVOY_REGISTER_READ_ONLY 1u /* the device only reads the range */
 
-/* 1: ready; 0: not yet; negative: never, the copy fails with this number in its text. Called again while it answers 0, and
- * perhaps once more after it has answered 1. [the thread that starts, tests or waits for the copy; must not block] */
+/* Whether a producer has written its bytes. 1: yes; 0: not yet; negative: never, what waits for it fails with this number in
+ * its text (a stage with PEER_ERROR). Asked again while it answers 0, and perhaps once more after it has answered 1. [the
+ * thread that starts, tests or waits; no lock held; must not block] */
 typedef int32_t (*convoy_ready_fn)(void *user);
 
 /* IN: when a copy may begin to read. */

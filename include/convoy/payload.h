@@ -7,6 +7,7 @@
 #define CONVOY_PAYLOAD_H
 
 #include "convoy/core.h"
+#include "convoy/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,7 +28,7 @@ struct convoy_tensor_source {
     size_t name_length; /* 1 to 255 */
     const char *dtype;  /* the host's or safetensors' name; of another type bytes are carried as they are */
     size_t dtype_length;
-    const void *data;       /* any alignment; NULL when there is no byte */
+    const void *data;       /* any alignment; NULL when there is no byte; device memory where the engine has a device */
     const uint64_t *shape;  /* [rank]; 0 dimensions are one element */
     const int64_t *strides; /* [rank], in bytes, copied densely; NULL = dense already */
     uint64_t bytes;         /* of a type that convoy does not know; else 0, or what shape and type give */
@@ -44,10 +45,6 @@ struct convoy_tensor_list_entry {
     uint32_t length; /* holes included */
     uint32_t reserved;
 };
-
-/* Whether the producer has written the tensors: 1 = yes, 0 = not yet, negative = it failed (the stage then FAILED with
- * PEER_ERROR and that number). [caller's thread, inside start, test and wait; no lock held] */
-typedef int32_t (*convoy_ready_fn)(void *user);
 
 #define CONVOY_STAGE_CHECKSUM 1u /* critical: XXH3 over the payload, checked by every receiver */
 #define CONVOY_STAGE_INLINE 1u   /* hint: copy on this thread, before start returns; else large ones on a copy thread */
@@ -68,9 +65,10 @@ struct convoy_stage {
     size_t list_count;
     const char *scalars; /* a JSON object up to 1 MiB, carried as this very text; NULL = none; copies */
     size_t scalars_length;
-    convoy_ready_fn ready; /* NULL = the bytes are there */
+    convoy_ready_fn ready; /* NULL = the bytes are there, or will be when the stream comes to the copies */
     void *user;
-    void *stream;        /* DEVICE pools: the host's stream (CUstream); else NULL */
+    void *stream;        /* of the engine's device (CUstream): copies run behind what is on it when they begin, which is in this
+                            call or, with `ready`, in the test or wait that gets its yes. NULL = the device's default stream */
     void *event;         /* recorded on it behind the copies (CUevent); NULL = none */
     uint64_t timeout_ns; /* until STAGED */
     uint64_t lease_ns;   /* from then on, for readers to come; 0 = the engine's */
@@ -99,7 +97,7 @@ struct convoy_send {
     uint32_t reserved;
 };
 
-#define CONVOY_LOAD_VIEW 0 /* pointers into the sender's memory, read-only, or a slot of the own pool; valid until release */
+#define CONVOY_LOAD_VIEW 0 /* host memory: the sender's, read-only, or a slot of the own pool; valid until release */
 #define CONVOY_LOAD_COPY 1 /* into destination, or a slot of the own pool; the sender has its memory back at once */
 
 /* IN: what to receive and how. */
@@ -116,8 +114,8 @@ struct convoy_load {
     convoy_transfer slot;      /* load_start: the own slot that a peer has filled; 0 = from the sender */
     void *destination;         /* COPY: laid out as in the sender's slot; NULL = a slot of the own pool */
     uint64_t destination_bytes;
-    void *stream; /* as in convoy_stage */
-    void *event;
+    void *stream; /* COPY to device memory: the copy goes on it once the bytes have come; NULL = the device's default one */
+    void *event;  /* recorded on it behind the copy */
     uint64_t timeout_ns; /* until LOADED */
     uint32_t path;       /* CONVOY_PATH_* */
     uint32_t retries;    /* 0 = 2 */
@@ -157,8 +155,9 @@ struct convoy_transfer_result {
     uint32_t attempt;
     uint32_t retries;        /* messages sent again */
     uint32_t retry_after_ms; /* the peer refused and says when to ask again; 0 = at will */
-    uint32_t is_source_free; /* local completion: the tensors' own memory is read no more. After an abort it may still be, for
-                                as long as it takes to copy a piece of it: wait for this before that memory goes */
+    uint32_t is_source_free; /* local completion: the tensors' own memory is read no more, a load's destination written no
+                                more. After an abort it may still be, for as long as it takes to copy a piece of it, or
+                                until a device has run what is on its stream: wait for this before that memory goes */
     uint32_t slot_id;        /* of a preallocated slot, from 1; 0 = none */
     convoy_peer peer;
     uint64_t payload_bytes; /* exact */

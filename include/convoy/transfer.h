@@ -45,10 +45,20 @@ extern "C" {
 
 /* -- engines ------------------------------------------------------------------------------------------------------ */
 
-/* convoy_transfer_options.pool_kind */
-#define CONVOY_MEMORY_SHARED 0 /* shared memory that convoy makes */
-#define CONVOY_MEMORY_HOST 1   /* memory of the host's; peers read it out of this process (process_vm_readv) if allowed */
-#define CONVOY_MEMORY_DEVICE 2 /* device memory of the host's */
+/*
+ * convoy_transfer_options.pool_kind, a CONVOY_MEMORY_* (convoy/device.h):
+ *   SHARED  shared memory that convoy makes
+ *   HOST    memory of the host's; peers read it out of this process (process_vm_readv) if allowed
+ *   DEVICE  device memory of the host's, which needs `device`. Peers cannot map it: what is staged there lies in a pinned
+ *           shared pool of bounce_bytes as well, and goes to peers from there. reserve gives slots of that one
+ *
+ * convoy_transfer_options.device: what copies device memory for this engine. Tensors to stage and destinations of a COPY
+ * may then be device memory; what each pointer is, the device is asked.
+ */
+#define CONVOY_DEVICE_NONE 0
+#define CONVOY_DEVICE_CUDA 1  /* the driver on this machine (libcuda.so.1), opened by engine_open */
+#define CONVOY_DEVICE_TABLE 2 /* functions of the host's. They run on threads that call into this engine, and on no other: its
+                                 copies begin and end in start, test, wait, completions and engine_close */
 
 #define CONVOY_ENGINE_PRIVATE 1u /* critical: no peer gets the pool to read */
 #define CONVOY_ENGINE_NOTIFY 1u  /* hint: engine_info has a descriptor that is readable while completions wait */
@@ -61,7 +71,7 @@ struct convoy_transfer_options {
     uint32_t pool_kind;      /* CONVOY_MEMORY_* */
     const char *address;     /* "tcp://host:port" where peers reach it; port 0 picks one; NULL = "tcp://127.0.0.1:0" */
     size_t address_length;
-    void *pool_memory;         /* HOST, DEVICE: keeps, until the engine is closed */
+    void *pool_memory;         /* HOST, DEVICE: keeps, until the engine is closed, and after a lost copy for ever */
     uint64_t pool_bytes;       /* 0 = 256 MiB, with pool_memory NULL only; SHARED: rounded up to whole blocks, else down */
     uint64_t pool_block_bytes; /* smallest block, a power of two; 0 = 1 MiB */
     uint64_t lease_ns;         /* how long staged bytes wait for readers, slots for bytes; 0 = 60 s */
@@ -70,6 +80,10 @@ struct convoy_transfer_options {
     uint32_t prealloc_count;   /* receive slots made at open and used again; 0 = none; at most 256 */
     uint32_t reserved;
     uint64_t prealloc_bytes; /* of each */
+    uint32_t device;        /* CONVOY_DEVICE_* */
+    uint32_t device_number; /* CUDA: from 1, its ordinal + 1; 0 = that of the context current on this thread, else the first */
+    const struct convoy_device_table *device_table; /* TABLE; copied, but for name and user */
+    uint64_t bounce_bytes; /* pool_kind DEVICE: of the pinned pool; 0 = pool_bytes, at most 256 MiB */
 };
 
 #define CONVOY_ENGINE_OPEN 1
@@ -91,7 +105,8 @@ struct convoy_engine_info {
     char session[CONVOY_SESSION_BYTES]; /* "host:port+incarnation", for peer_connect; ends in a zero */
 };
 
-/* OUT: the pool in figures, all in bytes but for the counts. */
+/* OUT: the pool in figures, all in bytes but for the counts. Of an engine with a pool of device memory: that one; what is
+ * quarantined or read of the pinned pool counts as well. */
 struct convoy_engine_figures {
     uint32_t struct_size;
     uint32_t written_bytes;
@@ -248,8 +263,9 @@ struct convoy_transfer_table {
     struct convoy_table_header header;
 
     /* Opens an engine: its pool, its port, its threads. engine_out: gives (engine_close, then context_close).
-     * INVALID_ARGUMENT: text names option, value, range. UNSUPPORTED: an unknown critical flag; memory that this build
-     * cannot copy. LIMIT, NO_MEMORY, SYSTEM. CLOSED, FORKED.
+     * INVALID_ARGUMENT: text names option, value, range. UNSUPPORTED: an unknown critical flag; a pool of
+     * device memory without `device`. INIT_FAILED: no driver for `device`, or not this one; text says what it needs. LIMIT,
+     * NO_MEMORY, SYSTEM. CLOSED, FORKED.
      * [any thread; never blocks; allocates; open context; since 1.0] */
     int32_t (*engine_open)(convoy_context *context, const struct convoy_transfer_options *options,
                            convoy_transfer_engine **engine_out, struct convoy_error *error);
@@ -286,7 +302,8 @@ struct convoy_transfer_table {
      * sent to them meanwhile waits for that, within its own deadline, and so does one that stands still. Preallocated slots
      * are made anew; one that no request has ends, with what was written there. INVALID_ARGUMENT: the size, or it does not
      * hold the preallocated slots. LIMIT: 7 old generations are alive; text has the figures. NO_MEMORY. BAD_STATE: another
-     * thread resizes. UNSUPPORTED: pool_kind HOST and DEVICE, whose memory the host gives. On failure nothing has changed.
+     * thread resizes. UNSUPPORTED: pool_kind HOST and DEVICE, whose memory the host gives, and engines with a device, which
+     * pins it. On failure nothing has changed.
      * [any thread; allocates; open; since 1.0] */
     int32_t (*pool_resize)(convoy_transfer_engine *engine, uint64_t bytes, struct convoy_error *error);
 

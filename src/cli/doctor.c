@@ -9,15 +9,17 @@
 static const char doctor_intro[] =
     "usage: convoy doctor [--plugin FILE] [--peer HOST] [--json]\n"
     "\n"
-    "One page about what convoy finds on this machine: shared memory, limits, permissions, namespaces, UCX, settings.\n"
-    "Opens the plugin and UCX to look at them; sends nothing. Exit code 1: no plugin could be opened.\n\n";
+    "One page about what convoy finds on this machine: shared memory, limits, permissions, namespaces, UCX, devices,\n"
+    "settings.\n"
+    "Opens the plugin, UCX and the CUDA driver to look at them; sends nothing. Exit code 1: no plugin could be opened.\n\n";
 
 static json_t *doctor_examine(const char *plugin, const char *peer)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "plugin", convoy_doctor_plugin(plugin), "shared_memory",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "plugin", convoy_doctor_plugin(plugin), "shared_memory",
                      convoy_doctor_shared_memory(), "process_vm", convoy_doctor_process_vm(), "limits",
                      convoy_doctor_limits(), "namespaces", convoy_doctor_namespaces(), "processor",
-                     convoy_doctor_processor(), "peer", peer != NULL ? convoy_doctor_peer(peer) : json_null());
+                     convoy_doctor_processor(), "device", convoy_doctor_device(), "peer",
+                     peer != NULL ? convoy_doctor_peer(peer) : json_null());
 }
 
 static int doctor_report(const json_t *all, bool as_json)

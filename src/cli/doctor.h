@@ -20,6 +20,9 @@ json_t *convoy_doctor_namespaces(void);    /* net, pid, mnt, user, ipc: inode nu
 json_t *convoy_doctor_processor(void);     /* cores_usable, cores_online, streaming_threshold_bytes (null = unknown) */
 json_t *convoy_doctor_peer(const char *host); /* host, address, source, interface; error */
 
+/* doctor_device.c: the CUDA driver: file, version, devices; error (null = it answers). gives */
+json_t *convoy_doctor_device(void);
+
 /* doctor_plugin.c: {file, release, build_id, error, ucx: topic NET or null, settings: topic CONFIG or null}. path: NULL
  * = search as convoy/loader.h says. gives */
 json_t *convoy_doctor_plugin(const char *path);

@@ -134,6 +134,17 @@ static void page_ucx(FILE *out, const json_t *ucx)
     }
 }
 
+static void page_device(FILE *out, const json_t *device)
+{
+    (void)fprintf(out, "device (for tensors in device memory)\n");
+    if (json_is_string(json_object_get(device, "error"))) {
+        line(out, "CUDA driver", "none: %s", text_of(device, "error"));
+    } else {
+        line(out, "CUDA driver", "%s, version %s, %lld devices", text_of(device, "file"), text_of(device, "version"),
+             (long long)number_of(device, "devices"));
+    }
+}
+
 static void page_peer(FILE *out, const json_t *peer)
 {
     (void)fprintf(out, "peer\n");
@@ -187,6 +198,9 @@ void convoy_doctor_print(FILE *out, const json_t *all)
     page_process(out, all);
     if (json_is_object(json_object_get(plugin, "ucx"))) {
         page_ucx(out, json_object_get(plugin, "ucx"));
+    }
+    if (json_is_object(json_object_get(all, "device"))) {
+        page_device(out, json_object_get(all, "device"));
     }
     if (json_is_object(json_object_get(all, "peer"))) {
         page_peer(out, json_object_get(all, "peer"));

@@ -6,6 +6,7 @@
 #include "core/memory.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MEMORY_ALIGNMENT 4096u
@@ -15,6 +16,7 @@ struct convoy_perf_cuda {
     int (*init)(unsigned int flags);
     int (*device_get)(int *device, int ordinal);
     int (*context_retain)(void **context, int device);
+    int (*context_release)(int device);
     int (*context_set)(void *context);
     int (*allocate)(uint64_t *pointer, size_t bytes);
     int (*release)(uint64_t pointer);
@@ -29,6 +31,7 @@ static const struct {
     {"cuInit", offsetof(struct convoy_perf_cuda, init)},
     {"cuDeviceGet", offsetof(struct convoy_perf_cuda, device_get)},
     {"cuDevicePrimaryCtxRetain", offsetof(struct convoy_perf_cuda, context_retain)},
+    {"cuDevicePrimaryCtxRelease_v2", offsetof(struct convoy_perf_cuda, context_release)},
     {"cuCtxSetCurrent", offsetof(struct convoy_perf_cuda, context_set)},
     {"cuMemAlloc_v2", offsetof(struct convoy_perf_cuda, allocate)},
     {"cuMemFree_v2", offsetof(struct convoy_perf_cuda, release)},
@@ -38,7 +41,9 @@ static const struct {
 
 static int32_t cuda_bind(struct convoy_perf_memory *memory, struct convoy_error *error)
 {
-    memory->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const char *file = getenv("CONVOY_CUDA_LIBRARY"); /* as the library's setting cuda_library */
+    file = file != NULL && file[0] != '\0' ? file : "libcuda.so.1";
+    memory->library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (memory->library == NULL) {
         return convoy_error_set(error, CONVOY_UNSUPPORTED, "--mem is cuda, and there is no CUDA driver here: %.150s",
                                 dlerror());
@@ -50,7 +55,7 @@ static int32_t cuda_bind(struct convoy_perf_memory *memory, struct convoy_error 
     for (size_t i = 0; i < sizeof cuda_functions / sizeof cuda_functions[0]; i++) {
         void *symbol = dlsym(memory->library, cuda_functions[i].name);
         if (symbol == NULL) {
-            return convoy_error_set(error, CONVOY_UNSUPPORTED, "--mem is cuda, and libcuda.so.1 has no %s",
+            return convoy_error_set(error, CONVOY_UNSUPPORTED, "--mem is cuda, and %.150s has no %s", file,
                                     cuda_functions[i].name);
         }
         /* ISO C has no cast from an object to a function pointer */
@@ -76,17 +81,17 @@ static int32_t cuda_allocate(struct convoy_perf_memory *memory, uint64_t bytes, 
 
 static int32_t cuda_open(struct convoy_perf_memory *memory, uint64_t pool_bytes, struct convoy_error *error)
 {
-    int device = 0;
     void *context = NULL;
     int32_t status = cuda_bind(memory, error);
     if (status == CONVOY_OK) {
         status = cuda_check(memory->cuda->init(0), "cuInit", error);
     }
     if (status == CONVOY_OK) {
-        status = cuda_check(memory->cuda->device_get(&device, 0), "cuDeviceGet", error);
+        status = cuda_check(memory->cuda->device_get(&memory->device, 0), "cuDeviceGet", error);
     }
     if (status == CONVOY_OK) {
-        status = cuda_check(memory->cuda->context_retain(&context, device), "cuDevicePrimaryCtxRetain", error);
+        status = cuda_check(memory->cuda->context_retain(&context, memory->device), "cuDevicePrimaryCtxRetain", error);
+        memory->is_retained = status == CONVOY_OK;
     }
     if (status == CONVOY_OK) {
         status = cuda_check(memory->cuda->context_set(context), "cuCtxSetCurrent", error);
@@ -121,6 +126,10 @@ void convoy_perf_memory_close(struct convoy_perf_memory *memory)
     }
     if (memory->source != NULL) {
         (void)memory->cuda->release((uint64_t)(uintptr_t)memory->source);
+    }
+    if (memory->is_retained) {
+        (void)memory->cuda->context_set(NULL);
+        (void)memory->cuda->context_release(memory->device);
     }
     convoy_memory_free(memory->cuda); /* the driver itself stays mapped: it does not unload well */
     *memory = (struct convoy_perf_memory){0};

@@ -18,6 +18,8 @@ struct convoy_perf_memory {
     void *source;  /* DEVICE: what the tensors are read from */
     void *library; /* DEVICE: libcuda.so.1 */
     struct convoy_perf_cuda *cuda;
+    int device;
+    bool is_retained; /* the device's primary context */
 };
 
 /* UNSUPPORTED: there is no CUDA here, text says what is missing. NO_MEMORY. On failure: close. */

@@ -81,7 +81,10 @@ static int32_t side_open(struct side *side)
     struct convoy_transfer_host_options options = {
         .plugin = side->load->plugin,
         .settings = settings,
-        .engine = {.pool_kind = side->load->memory, .pool_memory = side->memory.pool, .pool_bytes = pool_bytes},
+        .engine = {.pool_kind = side->load->memory,
+                   .pool_memory = side->memory.pool,
+                   .pool_bytes = pool_bytes,
+                   .device = side->load->memory == CONVOY_MEMORY_DEVICE ? CONVOY_DEVICE_CUDA : CONVOY_DEVICE_NONE},
     };
     return convoy_transfer_host_open(&side->host, &options, side->error);
 }
@@ -201,9 +204,11 @@ static int32_t send_round(struct side *side, uint64_t round, enum convoy_perf_tr
     return status;
 }
 
-/* Every byte of a round, wherever the pool lies. */
-static int32_t compare_payload(struct side *side, convoy_transfer transfer)
+/* Every byte of a round, wherever the pool lies; views are memory of the host. */
+static int32_t compare_payload(struct side *side, enum convoy_perf_transfer_kind kind, convoy_transfer transfer)
 {
+    const struct convoy_perf_memory here = {.kind = CONVOY_MEMORY_SHARED};
+    const struct convoy_perf_memory *memory = kind == CONVOY_PERF_TRANSFER_VIEW ? &here : &side->memory;
     uint64_t count = side->load->tensors;
     struct convoy_tensor_view *views = convoy_memory_array(count, sizeof *views);
     struct convoy_payload payload = {.struct_size = sizeof payload,
@@ -216,7 +221,7 @@ static int32_t compare_payload(struct side *side, convoy_transfer transfer)
     for (uint64_t i = 0; i < count && status == CONVOY_OK; i++) {
         uint64_t bytes = convoy_perf_transfer_load_part(side->load, i);
         if (payload.tensor_count != count || views[i].bytes != bytes ||
-            !convoy_perf_memory_equals(&side->memory, views[i].data, side->expected + at, bytes)) {
+            !convoy_perf_memory_equals(memory, views[i].data, side->expected + at, bytes)) {
             status = convoy_error_set(side->error, CONVOY_INVARIANT, "tensor %" PRIu64 " did not come as it was sent", i);
         }
         at += bytes;
@@ -250,7 +255,7 @@ static int32_t receive_round(struct side *side, uint64_t round, enum convoy_perf
         sample->loaded_ns = result.times_ns[CONVOY_TIME_LOADED];
         sample->load_ns = result.times_ns[CONVOY_TIME_LOADED] - result.times_ns[CONVOY_TIME_OFFERED];
         if (side->board->paths[1][kind] == 0) {
-            status = compare_payload(side, transfer);
+            status = compare_payload(side, kind, transfer);
         }
         side->board->paths[1][kind] = result.path;
     }

@@ -163,6 +163,9 @@
     X(first_part_checked)          /* of a list, and no other */                                                       \
     X(closed_not_believed)         /* that it has given back all */                                                    \
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
+    X(copying_slot_given)          /* to the next one, while it is still written */                                    \
+    X(device_event_not_awaited)                                                                                        \
+    X(device_lost_is_given)        /* memory of which nobody knows whether the device has stopped */                   \
     X(strides_ignored)                                                                                                 \
     X(completion_told_again)                                                                                           \
     X(landing_closed_busy)         /* a chunk is on its way into memory that is given away */                          \

@@ -27,7 +27,8 @@
     TEXT(ucx_library, "", "", "file to open instead of the system's libucp.so.0")                                      \
     TEXT(ucx_tls, "", "", "UCX transports, as UCX_TLS")                                                                \
     TEXT(ucx_net_devices, "", "", "UCX network devices, as UCX_NET_DEVICES")                                           \
-    NUMBER(ucx_probe, 0, 0, 1, "1: describing topic NET opens UCX to look at it")
+    NUMBER(ucx_probe, 0, 0, 1, "1: describing topic NET opens UCX to look at it")                                      \
+    TEXT(cuda_library, "", "", "file to open instead of the system's libcuda.so.1")
 
 enum convoy_setting_source {
     CONVOY_SETTING_DEFAULT = 0,

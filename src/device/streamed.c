@@ -196,6 +196,7 @@ static int32_t streamed_query(void *self, const void *address, struct convoy_mem
                                 info.kind, CONVOY_MEMORY_MANAGED);
     }
     if (status == CONVOY_OK) {
+        info.kind = info.kind == CONVOY_MEMORY_SHARED ? CONVOY_MEMORY_HOST : info.kind;
         *info_out = info;
     }
     return status;

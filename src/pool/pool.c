@@ -7,6 +7,7 @@
 #include "pool/part.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* -- life ---------------------------------------------------------------------------------------------------------- */
 
@@ -80,6 +81,18 @@ void convoy_pool_close(struct convoy_pool *pool)
     convoy_leases_destroy(pool->leases);
     (void)pthread_mutex_destroy(&pool->lock);
     convoy_memory_free(pool);
+}
+
+void convoy_pool_leave(struct convoy_pool *pool)
+{
+    for (uint32_t i = 0; pool != NULL && i < CONVOY_POOL_GENERATIONS; i++) {
+        struct convoy_pool_part *part = &pool->parts[i];
+        if (part->state != CONVOY_PART_FREE && part->file >= 0) { /* as if the memory were the host's */
+            (void)close(part->file);
+            part->file = -1;
+        }
+    }
+    convoy_pool_close(pool);
 }
 
 int convoy_pool_file(const struct convoy_pool *pool)

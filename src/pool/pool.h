@@ -73,6 +73,8 @@ int32_t convoy_pool_open(const struct convoy_pool_options *options, struct convo
 
 /* Nobody uses it any more; views that peers have mapped stay theirs. */
 void convoy_pool_close(struct convoy_pool *pool);
+/* The same, but its memory stays mapped while the process lives: something may still write there. */
+void convoy_pool_leave(struct convoy_pool *pool);
 
 /* Of the current generation. SHARED: the file to give to peers (borrowed), else -1. */
 int convoy_pool_file(const struct convoy_pool *pool);

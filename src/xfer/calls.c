@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/utf8.h"
+#include "xfer/device_jobs.h"
 #include "xfer/raw.h"
 
 #include <string.h>
@@ -16,7 +17,8 @@ static void fill_result(const struct convoy_xfer *engine, const struct convoy_xf
     const struct convoy_xfer_entry *stage = entry->source != CONVOY_XFER_NOBODY ? &engine->entries[entry->source] : NULL;
     bool is_staging = entry->state == CONVOY_TRANSFER_STAGING ||
                       (entry->state == CONVOY_TRANSFER_QUEUED && stage != NULL && stage->state == CONVOY_TRANSFER_STAGING);
-    bool has_slot = entry->kind != CONVOY_XFER_SEND && entry->slot.bytes != 0;
+    const struct convoy_slot *slot = entry->device.slot.lease != CONVOY_LEASE_NONE ? &entry->device.slot : &entry->slot;
+    bool has_slot = entry->kind != CONVOY_XFER_SEND && slot->bytes != 0;
     out->state = entry->state;
     out->path = entry->path;
     out->status = entry->status;
@@ -28,9 +30,9 @@ static void fill_result(const struct convoy_xfer *engine, const struct convoy_xf
     out->peer = entry->peer != CONVOY_XFER_NOBODY ? convoy_xfer_peer_handle(engine, &engine->peers[entry->peer]) : 0;
     out->payload_bytes = entry->payload_bytes;
     out->moved_bytes = entry->moved_bytes;
-    out->address = has_slot ? entry->slot.address : NULL;
-    out->slot_offset = has_slot ? entry->slot.offset : 0;
-    out->slot_bytes = has_slot ? entry->slot.bytes : 0;
+    out->address = has_slot ? slot->address : NULL;
+    out->slot_offset = has_slot ? slot->offset : 0;
+    out->slot_bytes = has_slot ? slot->bytes : 0;
     memcpy(out->times_ns, entry->times_ns, sizeof out->times_ns);
 }
 
@@ -45,6 +47,7 @@ static void help(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bo
     if (stage != NULL && stage->ready != NULL) {
         convoy_xfer_stage_poll(engine, stage, may_copy_much);
     }
+    convoy_xfer_device_run(engine, copied);
     bool is_little = copied->payload_bytes <= CONVOY_XFER_INLINE_BYTES && !copied->is_early;
     if (copied->is_queued && (may_copy_much || is_little)) {
         convoy_xfer_job_run(engine, copied);
@@ -84,7 +87,7 @@ int32_t convoy_xfer_wait(struct convoy_xfer *engine, convoy_transfer transfer, u
             break;
         }
         entry->is_awaited = true;
-        convoy_xfer_pause(engine, deadline_ns, entry->ready != NULL, &pausing);
+        convoy_xfer_pause(engine, deadline_ns, entry->ready != NULL || convoy_xfer_device_is_asking(engine), &pausing);
     }
     convoy_xfer_unlock(engine);
     return status;
@@ -102,7 +105,9 @@ int32_t convoy_xfer_contents(struct convoy_xfer *engine, convoy_transfer transfe
     } else if (entry != NULL) {
         *contents_out = (struct convoy_xfer_contents){
             .manifest = entry->descriptor.manifest,
-            .base = entry->kind == CONVOY_XFER_STAGE ? entry->slot.address : entry->payload,
+            .base = entry->kind != CONVOY_XFER_STAGE                     ? entry->payload
+                    : entry->device.slot.lease != CONVOY_LEASE_NONE ? entry->device.slot.address
+                                                                    : entry->slot.address,
             .request = entry->descriptor.request,
             .session = entry->descriptor.session,
             .scalars = entry->descriptor.scalars,

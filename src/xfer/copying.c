@@ -28,7 +28,7 @@ static void copy_row(uint8_t *to, const uint8_t *from, uint64_t count, int64_t s
     }
 }
 
-void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece)
+void convoy_copy_strided(uint8_t *to, const struct convoy_tensor_piece *piece)
 {
     uint64_t at[CONVOY_MANIFEST_RANK_MAX] = {0};
     uint32_t last = piece->rank - 1;
@@ -48,7 +48,7 @@ void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece)
 }
 
 /* What lies behind a tensor is never given away with another owner's bytes in it. Returns where the next one starts. */
-static uint64_t clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
+uint64_t convoy_copy_clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes)
 {
     uint64_t next = (end + CONVOY_MANIFEST_ALIGNMENT - 1) / CONVOY_MANIFEST_ALIGNMENT * CONVOY_MANIFEST_ALIGNMENT;
     next = next < payload_bytes ? next : payload_bytes;
@@ -76,7 +76,7 @@ static bool mark(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, ui
 
 /* One tensor in chunks, so that a reader can follow. false: given up. */
 static bool copy_dense(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
-                       const struct convoy_copy_piece *piece, uint64_t *marked)
+                       const struct convoy_tensor_piece *piece, uint64_t *marked)
 {
     uint8_t *to = (uint8_t *)entry->slot.address + piece->to;
     size_t stream_from = piece->bytes >= engine->stream_from ? 0 : CONVOY_COPY_NEVER;
@@ -96,8 +96,8 @@ static void copy_stage(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
 {
     uint8_t *slot = entry->slot.address;
     uint64_t marked = 0;
-    for (uint32_t i = 0; i < entry->piece_count; i++) {
-        const struct convoy_copy_piece *piece = &entry->pieces[i];
+    for (uint32_t i = 0; i < entry->piece_count && !entry->device.is_done; i++) {
+        const struct convoy_tensor_piece *piece = &entry->pieces[i];
         if (piece->bytes == 0) {
             continue;
         }
@@ -106,7 +106,7 @@ static void copy_stage(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
         } else if (!copy_dense(engine, entry, piece, &marked)) {
             return;
         }
-        uint64_t end = clear_gap(slot, piece->to + piece->bytes, entry->payload_bytes);
+        uint64_t end = convoy_copy_clear_gap(slot, piece->to + piece->bytes, entry->payload_bytes);
         if (i + 1 < entry->piece_count) { /* the last mark is the state's */
             if (!mark(engine, entry, &marked, end)) {
                 return;
@@ -236,9 +236,8 @@ void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *e
         convoy_xfer_job_add(engine, entry, entry->is_awaited);
         return;
     }
-    engine->counters[CONVOY_XFER_COUNT_copied_bytes] += entry->mode == CONVOY_LOAD_VIEW && entry->kind == CONVOY_XFER_LOAD
-                                                            ? 0
-                                                            : entry->payload_bytes;
+    bool has_copied = entry->kind == CONVOY_XFER_LOAD ? entry->mode != CONVOY_LOAD_VIEW : !entry->device.is_done;
+    engine->counters[CONVOY_XFER_COUNT_copied_bytes] += has_copied ? entry->payload_bytes : 0;
     if (entry->kind == CONVOY_XFER_STAGE) {
         convoy_xfer_stage_copied(engine, entry);
     } else {

@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "xfer/device_jobs.h"
 #include "xfer/far.h"
 #include "xfer/stats.h"
 
@@ -47,6 +48,14 @@ static json_t *part_of(json_t *object, const char *name)
     return part;
 }
 
+static json_t *describe_device(const struct convoy_xfer_device *device)
+{
+    json_t *out = json_object();
+    set_text(out, "name", convoy_device_name(device->device));
+    (void)json_object_set_new(out, "pinned", json_boolean(device->is_pool_pinned));
+    return out;
+}
+
 /* Samples that have a label lie one level deeper, by its value. A path that was not taken has no phases. */
 static void describe_sample(void *user, const struct convoy_xfer_sample *sample)
 {
@@ -79,6 +88,9 @@ static json_t *describe_stats(struct convoy_xfer *engine, json_t *bulk)
     json_t *out = json_object();
     convoy_xfer_lock(engine);
     convoy_xfer_snapshot_take(engine, snapshot);
+    if (engine->device != NULL) { /* figures follow from the snapshot */
+        (void)json_object_set_new(out, "device", describe_device(engine->device));
+    }
     if (bulk != NULL) {
         (void)json_object_set_new(part_of(out, "far"), "bulk", bulk);
     }
@@ -106,6 +118,7 @@ static json_t *dump_entry(const struct convoy_xfer *engine, const struct convoy_
     set_number(out, "age_ns", now_ns - entry->times_ns[CONVOY_TIME_STARTED]);
     set_number(out, "users", entry->users);
     (void)json_object_set_new(out, "lent", json_boolean(entry->is_lent));
+    (void)json_object_set_new(out, "copying", json_boolean(entry->is_copying));
     (void)json_object_set_new(out, "hidden", json_boolean(entry->is_hidden));
     (void)json_object_set_new(out, "released", json_boolean(entry->is_released));
     if (entry->peer != CONVOY_XFER_NOBODY) {

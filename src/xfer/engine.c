@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "net/liveness.h"
 #include "xfer/door.h"
+#include "xfer/device_jobs.h"
 #include "xfer/far.h"
 #include "xfer/raw.h"
 #include "xfer/session.h"
@@ -65,21 +66,19 @@ static int32_t load_address(const struct convoy_transfer_options *given, struct 
 
 static int32_t check_pool(const struct convoy_transfer_options *given, struct convoy_error *error)
 {
-    if (given->pool_kind == CONVOY_MEMORY_DEVICE) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED, "option pool_kind: this build copies no device memory");
-    }
     if (given->pool_kind > CONVOY_MEMORY_DEVICE) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option pool_kind is %u, allowed are 0 to %u",
                                 given->pool_kind, CONVOY_MEMORY_DEVICE);
     }
-    if ((given->pool_kind == CONVOY_MEMORY_HOST) != (given->pool_memory != NULL)) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option pool_memory is for pool_kind HOST, which needs it");
+    if ((given->pool_kind != CONVOY_MEMORY_SHARED) != (given->pool_memory != NULL)) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                "option pool_memory is for pool_kind HOST and DEVICE, which need it");
     }
     if ((given->pool_block_bytes & (given->pool_block_bytes - 1)) != 0) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option pool_block_bytes is %llu, it must be a power of two",
                                 (unsigned long long)given->pool_block_bytes);
     }
-    return CONVOY_OK;
+    return convoy_xfer_device_check_options(given, error);
 }
 
 static int32_t check_number(const char *name, uint64_t value, uint64_t max, struct convoy_error *error)
@@ -103,9 +102,15 @@ static int32_t load_options(const struct convoy_runtime *runtime, const struct c
         .peer_max = given->peer_max != 0 ? given->peer_max : PEERS,
         .prealloc_count = given->prealloc_count,
         .prealloc_bytes = given->prealloc_bytes,
+        .device = given->device,
+        .device_number = given->device_number,
+        .device_table = given->device_table,
         .is_private = (given->critical_flags & CONVOY_ENGINE_PRIVATE) != 0,
         .must_notify = (given->hint_flags & CONVOY_ENGINE_NOTIFY) != 0,
     };
+    options->bounce_bytes = given->bounce_bytes != 0            ? given->bounce_bytes
+                            : options->pool_bytes < POOL_BYTES ? options->pool_bytes
+                                                               : POOL_BYTES;
     if ((given->critical_flags & ~CONVOY_ENGINE_PRIVATE) != 0) {
         return convoy_error_set(error, CONVOY_UNSUPPORTED, "option critical_flags: 0x%x, known are 0x%x",
                                 given->critical_flags, CONVOY_ENGINE_PRIVATE);
@@ -134,10 +139,11 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
     while (notes < (uint64_t)options->transfer_max * NOTE_BYTES_EACH) { /* a power of two: its first block is at offset 0 */
         notes *= 2;
     }
+    bool is_device = options->pool_kind == CONVOY_MEMORY_DEVICE; /* that pool comes beside this one */
     struct convoy_pool_options pool = {
-        .kind = options->pool_kind == CONVOY_MEMORY_SHARED ? CONVOY_POOL_SHARED : CONVOY_POOL_HOST,
-        .memory = options->pool_memory,
-        .bytes = options->pool_bytes,
+        .kind = options->pool_kind == CONVOY_MEMORY_HOST ? CONVOY_POOL_HOST : CONVOY_POOL_SHARED,
+        .memory = is_device ? NULL : options->pool_memory,
+        .bytes = is_device ? options->bounce_bytes : options->pool_bytes,
         .block_bytes = options->block_bytes,
         .lease_max = 2 * (options->transfer_max + options->prealloc_count), /* a resize makes those anew */
         .reference_max = 4 * options->transfer_max,
@@ -173,6 +179,9 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
         engine->introduction.pool_address = (uint64_t)(uintptr_t)convoy_pool_memory(engine->pool);
         engine->introduction.pool_bytes = convoy_pool_bytes(engine->pool);
         status = convoy_xfer_prealloc_open(engine, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_xfer_device_pools(engine, error);
     }
     return status;
 }
@@ -291,6 +300,7 @@ static void destroy(struct convoy_xfer *engine)
         convoy_memory_free(engine->entries[i].manifest_room.memory);
         convoy_memory_free(engine->entries[i].pieces);
         convoy_extents_free(&engine->entries[i].written);
+        convoy_memory_free(engine->entries[i].device_pieces);
     }
     for (uint32_t i = 0; engine->preallocs != NULL && i < engine->options.prealloc_count; i++) {
         convoy_extents_free(&engine->preallocs[i].written);
@@ -304,6 +314,7 @@ static void destroy(struct convoy_xfer *engine)
             (void)close(files[i]);
         }
     }
+    convoy_xfer_device_close(engine);
     convoy_pool_close(engine->pool);
     convoy_pool_close(engine->notes);
     convoy_memory_free(engine->entries);
@@ -348,8 +359,8 @@ int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_tra
     (void)pthread_mutex_init(&engine->far_opening, NULL);
     (void)pthread_cond_init(&engine->work, NULL);
     init_changed(engine);
-    int32_t (*const steps[])(struct convoy_xfer *, struct convoy_error *) = {open_identity, open_tables,  open_pools,
-                                                                              open_files,    open_address, open_threads};
+    int32_t (*const steps[])(struct convoy_xfer *, struct convoy_error *) = {
+        open_identity, convoy_xfer_device_open, open_tables, open_pools, open_files, open_address, open_threads};
     int32_t status = load_options(runtime, options, &engine->options, error);
     for (size_t i = 0; status == CONVOY_OK && i < sizeof steps / sizeof steps[0]; i++) {
         status = steps[i](engine, error);
@@ -409,6 +420,12 @@ static uint32_t count_held(const struct convoy_xfer *engine)
     return count;
 }
 
+/* All but those of which nobody will ever know. */
+static bool copies_have_stopped(const struct convoy_xfer *engine)
+{
+    return engine->copying_count == convoy_xfer_device_lost(engine) && engine->copies == NULL;
+}
+
 /* Nothing is copied or viewed any more, and whatever comes from now on is refused unread: so this gives back all that peers
  * have lent, also what still lies in a ring. */
 static void say_closed(struct convoy_xfer *engine)
@@ -433,14 +450,14 @@ int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, stru
         convoy_xfer_wake(engine);
         convoy_xfer_pump(engine);
         held = count_held(engine);
-        if ((held == 0 && engine->copying_count == 0 && engine->copies == NULL) || convoy_now_ns() >= deadline_ns) {
+        if ((held == 0 && copies_have_stopped(engine)) || convoy_now_ns() >= deadline_ns) {
             break;
         }
         uint64_t step = convoy_deadline_after(convoy_now_ns(), CLOSE_STEP_NS);
         convoy_xfer_pause(engine, step < deadline_ns ? step : deadline_ns, false, &pausing);
     }
-    bool is_done = held == 0 && engine->copying_count == 0 && engine->copies == NULL;
-    uint32_t copying = engine->copying_count;
+    bool is_done = held == 0 && copies_have_stopped(engine);
+    uint32_t copying = engine->copying_count - convoy_xfer_device_lost(engine);
     if (is_done) {
         CONVOY_POINT(goodbye_before_put);
         say_closed(engine);
@@ -486,8 +503,8 @@ void convoy_xfer_info(struct convoy_xfer *engine, struct convoy_engine_info *inf
     info_out->transfer_count = engine->used_count;
     info_out->completion_fd = engine->notify_fd;
     info_out->incarnation = engine->incarnation;
-    info_out->pool_memory = convoy_pool_memory(engine->pool);
-    info_out->pool_bytes = convoy_pool_bytes(engine->pool);
+    info_out->pool_memory = convoy_pool_memory(convoy_xfer_device_own_pool(engine));
+    info_out->pool_bytes = convoy_pool_bytes(convoy_xfer_device_own_pool(engine));
     info_out->pool_generation = engine->generation;
     memcpy(info_out->session, engine->session, sizeof info_out->session);
     convoy_xfer_unlock(engine);
@@ -500,7 +517,8 @@ int32_t convoy_xfer_figures(struct convoy_xfer *engine, struct convoy_engine_fig
     convoy_xfer_pump(engine);
     out->expired_count = engine->counters[CONVOY_XFER_COUNT_leases_expired];
     convoy_xfer_unlock(engine);
-    convoy_pool_figures(engine->pool, &figures);
+    convoy_pool_figures(convoy_xfer_device_own_pool(engine), &figures);
+    convoy_xfer_device_add_figures(engine, &figures);
     out->old_generations = figures.old_count;
     out->old_bytes = figures.old_bytes;
     out->old_taken = figures.old_taken;
@@ -534,5 +552,6 @@ int32_t convoy_xfer_fits(struct convoy_xfer *engine, const uint64_t *bytes, size
     if (bytes == NULL && count != 0) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "bytes is NULL with count %zu", count);
     }
-    return convoy_pool_fits(engine->pool, bytes, count, error);
+    int32_t status = convoy_pool_fits(convoy_xfer_device_own_pool(engine), bytes, count, error);
+    return status == CONVOY_OK ? convoy_pool_fits(engine->pool, bytes, count, error) : status;
 }

@@ -27,6 +27,10 @@ struct convoy_xfer_options {
     uint32_t peer_max;
     uint32_t prealloc_count;
     uint64_t prealloc_bytes;
+    uint32_t device; /* CONVOY_DEVICE_* */
+    uint32_t device_number;
+    const struct convoy_device_table *device_table; /* while it is opened */
+    uint64_t bounce_bytes;
     bool is_private;
     bool must_notify;
 };

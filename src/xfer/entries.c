@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
+#include "xfer/device_jobs.h"
 #include "xfer/far.h"
 
 #include <inttypes.h>
@@ -45,11 +46,13 @@ struct kept {
     uint8_t *room;
     size_t room_bytes;
     struct convoy_manifest_room manifest_room;
-    struct convoy_copy_piece *pieces;
+    struct convoy_tensor_piece *pieces;
     struct convoy_extents written;
     uint32_t piece_room;
     uint32_t generation;
     uint32_t index;
+    struct convoy_copy_piece *device_pieces;
+    size_t device_piece_room;
 };
 
 static void reset(struct convoy_xfer_entry *entry)
@@ -63,6 +66,8 @@ static void reset(struct convoy_xfer_entry *entry)
         .piece_room = entry->piece_room,
         .generation = entry->generation,
         .index = entry->index,
+        .device_pieces = entry->device_pieces,
+        .device_piece_room = entry->device_piece_room,
     };
     memset(entry, 0, offsetof(struct convoy_xfer_entry, error));
     entry->error.status = CONVOY_OK;
@@ -75,8 +80,11 @@ static void reset(struct convoy_xfer_entry *entry)
     entry->piece_room = kept.piece_room;
     entry->generation = kept.generation;
     entry->index = kept.index;
+    entry->device_pieces = kept.device_pieces;
+    entry->device_piece_room = kept.device_piece_room;
     entry->peer = entry->source = CONVOY_XFER_NOBODY;
     entry->next = entry->before = entry->next_job = entry->next_ended = CONVOY_XFER_NOBODY;
+    entry->device.next = CONVOY_XFER_NOBODY;
     entry->deadline_ns = entry->retry_ns = CONVOY_DEADLINE_NEVER;
 }
 
@@ -331,6 +339,9 @@ static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
     } else if (entry->kind == CONVOY_XFER_LOAD && entry->slot.lease != CONVOY_LEASE_NONE) { /* a send's is its stage's */
         (void)convoy_pool_retire(engine->pool, entry->slot.lease, CONVOY_LEASE_END_RELEASED, NULL);
     }
+    if (engine->device != NULL) {
+        convoy_xfer_device_let_go(engine, entry);
+    }
     if (entry->view != NULL) {
         convoy_view_put(entry->view);
     }
@@ -346,7 +357,7 @@ static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
 
 void convoy_xfer_entry_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (entry->kind != CONVOY_XFER_NONE) {
+    if (entry->kind != CONVOY_XFER_NONE && !entry->device.is_lost) {
         free_parts(engine, entry);
         entry->kind = CONVOY_XFER_NONE;
     }

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
+#include "xfer/device_jobs.h"
 #include "xfer/far.h"
 #include "xfer/raw.h"
 
@@ -179,6 +180,10 @@ static int32_t place_load(struct convoy_xfer *engine, struct convoy_xfer_entry *
 
 void convoy_xfer_load_finish(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
+    if (entry->device.is_target && !entry->device.is_done) {
+        convoy_xfer_device_load(engine, entry);
+        return;
+    }
     uint8_t *target = entry->destination != NULL ? entry->destination : entry->slot.address;
     if (entry->mode == CONVOY_LOAD_COPY || entry->is_pushed) {
         entry->payload = target;
@@ -298,7 +303,7 @@ void convoy_xfer_load_begin(struct convoy_xfer *engine, struct convoy_xfer_entry
     entry->offset = offer->offset;
     entry->attempt = offer->attempt;
     entry->is_lent = true;
-    entry->mode = (offer->note & CONVOY_OFFER_COPY) != 0 ? CONVOY_LOAD_COPY : entry->mode;
+    entry->mode = (offer->note & CONVOY_OFFER_COPY) != 0 && !entry->device.is_target ? CONVOY_LOAD_COPY : entry->mode;
     entry->error = (struct convoy_error)CONVOY_ERROR_INIT;
     peer->lane->load(engine, entry, offer);
 }

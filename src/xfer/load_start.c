@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
-#include "xfer/parts.h"
+#include "xfer/device_jobs.h"
 
 #include <string.h>
 
@@ -22,9 +22,6 @@ static int32_t check_load(const struct convoy_load *load, struct convoy_error *e
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.path is %u, allowed are 0, %u and %u", load->path,
                                 CONVOY_PATH_LEND, CONVOY_PATH_PULL);
     }
-    if (load->stream != NULL || load->event != NULL) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED, "load.stream, load.event: this engine's pool is no device's");
-    }
     if (load->request_length > CONVOY_REQUEST_BYTES || (load->request == NULL && load->request_length != 0)) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "load.request of %zu bytes, allowed are up to %u",
                                 load->request_length, CONVOY_REQUEST_BYTES);
@@ -32,7 +29,8 @@ static int32_t check_load(const struct convoy_load *load, struct convoy_error *e
     return CONVOY_OK;
 }
 
-static struct convoy_xfer_entry *new_load(struct convoy_xfer *engine, const struct convoy_load *load,
+/* is_on_device: see convoy_xfer_device_judge_load. */
+static struct convoy_xfer_entry *new_load(struct convoy_xfer *engine, const struct convoy_load *load, bool is_on_device,
                                           struct convoy_error *error)
 {
     struct convoy_xfer_entry *entry = convoy_xfer_entry_new(engine, CONVOY_XFER_LOAD, error);
@@ -46,12 +44,15 @@ static struct convoy_xfer_entry *new_load(struct convoy_xfer *engine, const stru
         entry->deadline_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_STARTED], timeout);
         entry->retry_step_ns = timeout / (entry->retries_left + 1);
         convoy_xfer_timer(engine, entry->deadline_ns);
+        if (is_on_device) {
+            convoy_xfer_device_load_wish(entry, load);
+        }
     }
     return entry;
 }
 
 static int32_t accept_locked(struct convoy_xfer *engine, const struct convoy_load *load, bool is_awaited,
-                             convoy_transfer *transfer_out, struct convoy_error *error)
+                             bool is_on_device, convoy_transfer *transfer_out, struct convoy_error *error)
 {
     int32_t status = check_load(load, error);
     uint32_t wanted = CONVOY_XFER_NOBODY;
@@ -63,7 +64,7 @@ static int32_t accept_locked(struct convoy_xfer *engine, const struct convoy_loa
         status = peer != NULL ? CONVOY_OK : CONVOY_CLOSED;
         wanted = (uint32_t)load->peer - 1;
     }
-    struct convoy_xfer_entry *entry = status == CONVOY_OK ? new_load(engine, load, error) : NULL;
+    struct convoy_xfer_entry *entry = status == CONVOY_OK ? new_load(engine, load, is_on_device, error) : NULL;
     if (entry == NULL) {
         return status != CONVOY_OK ? status : CONVOY_LIMIT;
     }
@@ -89,11 +90,19 @@ static int32_t accept_locked(struct convoy_xfer *engine, const struct convoy_loa
 int32_t convoy_xfer_accept(struct convoy_xfer *engine, const struct convoy_load *load, bool is_awaited,
                            convoy_transfer *transfer_out, struct convoy_error *error)
 {
+    bool is_on_device = false;
+    int32_t status = convoy_xfer_device_judge_load(engine, load, &is_on_device, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
     convoy_xfer_lock(engine);
     convoy_xfer_pump(engine); /* may give the lock up */
-    int32_t status = convoy_xfer_check_open(engine, error);
+    status = convoy_xfer_check_open(engine, error);
     if (status == CONVOY_OK) {
-        status = accept_locked(engine, load, is_awaited, transfer_out, error);
+        status = accept_locked(engine, load, is_awaited, is_on_device, transfer_out, error);
+    }
+    if (engine->device != NULL) {
+        convoy_xfer_device_pump(engine);
     }
     convoy_xfer_unlock(engine);
     return status;
@@ -205,13 +214,18 @@ int32_t convoy_xfer_load(struct convoy_xfer *engine, const struct convoy_load *l
                          struct convoy_error *error)
 {
     struct convoy_xfer_entry *entry = NULL;
+    bool is_on_device = false;
+    int32_t status = convoy_xfer_device_judge_load(engine, load, &is_on_device, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
     convoy_xfer_lock(engine);
-    int32_t status = convoy_xfer_check_open(engine, error);
+    status = convoy_xfer_check_open(engine, error);
     if (status == CONVOY_OK) {
         status = check_load(load, error);
     }
     if (status == CONVOY_OK) {
-        entry = new_load(engine, load, error);
+        entry = new_load(engine, load, is_on_device, error);
         status = entry != NULL ? read_descriptor(entry, load, error) : CONVOY_LIMIT;
     }
     if (status == CONVOY_OK) {
@@ -222,6 +236,9 @@ int32_t convoy_xfer_load(struct convoy_xfer *engine, const struct convoy_load *l
     if (status != CONVOY_OK && entry != NULL) {
         entry->is_hidden = entry->is_released = true;
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "not loaded");
+    }
+    if (engine->device != NULL) {
+        convoy_xfer_device_pump(engine);
     }
     convoy_xfer_unlock(engine);
     return status;

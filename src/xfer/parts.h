@@ -17,6 +17,7 @@
 #include "pool/pool.h"
 #include "xfer/counters.h"
 #include "xfer/descriptor.h"
+#include "xfer/device_part.h"
 #include "xfer/engine.h"
 #include "xfer/extents.h"
 #include "xfer/introduce.h"
@@ -30,6 +31,7 @@ struct pollfd;
 struct convoy_raw_copy;   /* xfer/raw.h: what peers have ordered */
 struct convoy_raw_window; /* and what is ordered here */
 struct convoy_far; /* xfer/far.h: what there is for peers on other hosts */
+struct convoy_xfer_device; /* xfer/device_jobs.h: what copies device memory */
 struct convoy_xfer;
 struct convoy_xfer_entry;
 struct convoy_xfer_peer;
@@ -98,12 +100,13 @@ struct convoy_xfer_peer {
 };
 
 /* One piece of a staged copy. */
-struct convoy_copy_piece {
+struct convoy_tensor_piece {
     const uint8_t *from;
     uint64_t to; /* offset in the slot */
     uint64_t bytes;
     uint32_t rank; /* 0 = dense */
     uint32_t item; /* bytes of one element, strided only */
+    bool is_on_device; /* the device copies it */
     uint64_t shape[CONVOY_MANIFEST_RANK_MAX];
     int64_t strides[CONVOY_MANIFEST_RANK_MAX];
 };
@@ -176,7 +179,7 @@ struct convoy_xfer_entry {
     uint8_t *room; /* grows, kept for the next transfer: the descriptor as it came */
     size_t room_bytes;
     struct convoy_manifest_room manifest_room; /* the same for its manifest, */
-    struct convoy_copy_piece *pieces;          /* and for the pieces of a stage */
+    struct convoy_tensor_piece *pieces;          /* and for the pieces of a stage */
     uint32_t piece_room;
     uint32_t piece_count;
     size_t known_bytes; /* of a descriptor in it, decoded before */
@@ -185,6 +188,9 @@ struct convoy_xfer_entry {
     struct convoy_descriptor descriptor;
     convoy_ready_fn ready;
     void *user;
+    struct convoy_xfer_device_part device;
+    struct convoy_copy_piece *device_pieces; /* grows, kept */
+    size_t device_piece_room;
     struct convoy_error error;
     uint32_t request_length;
     char request[CONVOY_REQUEST_BYTES + 1];
@@ -341,6 +347,7 @@ struct convoy_xfer {
     pthread_t copier;
     pthread_cond_t work; /* for the copier */
 
+    struct convoy_xfer_device *device; /* NULL: none was asked for */
     struct convoy_far *far; /* NULL until the first such peer comes */
     pthread_mutex_t far_opening;
     struct convoy_far_opener far_opener;
@@ -447,7 +454,9 @@ void convoy_xfer_job_add(struct convoy_xfer *engine, struct convoy_xfer_entry *e
 void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_job_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void *convoy_xfer_copier_main(void *engine);
-void convoy_copy_strided(uint8_t *to, const struct convoy_copy_piece *piece);
+void convoy_copy_strided(uint8_t *to, const struct convoy_tensor_piece *piece);
+/* Zeroes what lies between the end of a tensor and the next one. Returns where that starts. */
+uint64_t convoy_copy_clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes);
 
 /* The own one, as it is now. [no lock] */
 struct convoy_introduction convoy_xfer_introduction(struct convoy_xfer *engine);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "net/liveness.h"
+#include "xfer/device_jobs.h"
 #include "xfer/far.h"
 #include "xfer/raw.h"
 #include "xfer/resize.h"
@@ -309,6 +310,9 @@ void convoy_xfer_pump(struct convoy_xfer *engine)
     }
     if (engine->far != NULL) {
         convoy_far_timers(engine, now);
+    }
+    if (engine->device != NULL) {
+        convoy_xfer_device_pump(engine);
     }
 }
 

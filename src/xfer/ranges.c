@@ -2,6 +2,7 @@
 /* Memory of the host's that it has registered, so that raw transfers may read and write there. */
 #include "core/error.h"
 #include "core/memory.h"
+#include "xfer/device_jobs.h"
 #include "xfer/raw.h"
 
 #include <string.h>
@@ -92,8 +93,12 @@ int32_t convoy_xfer_register(struct convoy_xfer *engine, void *memory, uint64_t 
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "memory %p of %llu bytes is no range", memory,
                                 (unsigned long long)bytes);
     }
+    int32_t status = convoy_xfer_device_check_range(engine, memory, bytes, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
     convoy_xfer_lock(engine);
-    int32_t status = convoy_xfer_check_open(engine, error);
+    status = convoy_xfer_check_open(engine, error);
     if (status == CONVOY_OK) {
         status = add(engine, memory, bytes, error);
     }

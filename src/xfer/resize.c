@@ -83,6 +83,10 @@ int32_t convoy_xfer_resize(struct convoy_xfer *engine, uint64_t bytes, struct co
                                              .bytes = engine->options.prealloc_bytes,
                                              .now_ns = convoy_now_ns(),
                                              .deadline_ns = CONVOY_LEASE_NEVER};
+    if (engine->device != NULL) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED,
+                                "the pool of an engine with a device is pinned for it when it is opened, and stays as it is");
+    }
     struct convoy_slot *slots = count != 0 ? convoy_memory_array(count, sizeof *slots) : NULL;
     if (count != 0 && slots == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u preallocated slots", count);

@@ -8,7 +8,7 @@
 #include "core/utf8.h"
 #include "wire/dtype.h"
 #include "wire/scalars.h"
-#include "xfer/parts.h"
+#include "xfer/device_jobs.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -25,9 +25,6 @@ static int32_t check_stage(const struct convoy_stage *stage, struct convoy_error
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
                                 "stage.request of %zu bytes, allowed are 1 to %u of UTF-8 without control characters",
                                 stage->request_length, CONVOY_REQUEST_BYTES);
-    }
-    if (stage->stream != NULL || stage->event != NULL) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED, "stage.stream, stage.event: this engine's pool is no device's");
     }
     if ((stage->tensors == NULL && stage->tensor_count != 0) || (stage->lists == NULL && stage->list_count != 0) ||
         (stage->scalars == NULL && stage->scalars_length != 0)) {
@@ -192,7 +189,7 @@ static bool is_dense(const struct convoy_tensor_source *source, uint64_t item)
     return true;
 }
 
-static int32_t make_piece(struct convoy_copy_piece *piece, const struct convoy_tensor_source *source,
+static int32_t make_piece(struct convoy_tensor_piece *piece, const struct convoy_tensor_source *source,
                           const struct convoy_tensor *tensor, size_t index, struct convoy_error *error)
 {
     const struct convoy_dtype *dtype = convoy_dtype_by_id(tensor->dtype);
@@ -228,7 +225,7 @@ static int32_t make_piece(struct convoy_copy_piece *piece, const struct convoy_t
 }
 
 /* Tensors that lie side by side at both ends, as those of one storage do, are copied as one. */
-static bool join_pieces(struct convoy_copy_piece *first, const struct convoy_copy_piece *second)
+static bool join_pieces(struct convoy_tensor_piece *first, const struct convoy_tensor_piece *second)
 {
     bool is_joined = first->rank == 0 && second->rank == 0 && first->bytes != 0 && first->from + first->bytes == second->from &&
                      first->to + first->bytes == second->to;
@@ -242,7 +239,7 @@ static int32_t make_pieces(const struct convoy_stage *stage, const struct convoy
     uint32_t count = (uint32_t)stage->tensor_count;
     int32_t status = CONVOY_OK;
     if (entry->piece_room < count) {
-        struct convoy_copy_piece *pieces = convoy_memory_array(count, sizeof *pieces);
+        struct convoy_tensor_piece *pieces = convoy_memory_array(count, sizeof *pieces);
         if (pieces == NULL) {
             return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory to copy %u tensors", count);
         }
@@ -272,6 +269,9 @@ static int32_t take_room(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     };
     convoy_xfer_hear(engine); /* what was given back may be had again; and of that, what was used last is warm */
     int32_t status = convoy_pool_take(engine->pool, &request, &entry->slot, error);
+    if (status != CONVOY_OK && convoy_xfer_device_own_pool(engine) != engine->pool) {
+        return convoy_error_prefix(error, status, "the pinned pool, option bounce_bytes");
+    }
     if (status == CONVOY_OK) {
         request.bytes = CONVOY_MARK_BYTES + note_bytes;
         status = convoy_pool_take(engine->notes, &request, &entry->note, error);
@@ -346,6 +346,9 @@ static int32_t fill_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *
     entry->deadline_ns = convoy_deadline_after(now, timeout);
     convoy_xfer_timer(engine, entry->deadline_ns);
     int32_t status = take_room(engine, entry, entry->payload_bytes, note_bytes, error);
+    if (status == CONVOY_OK && engine->device != NULL) {
+        status = convoy_xfer_device_stage_room(engine, entry, stage, error);
+    }
     return status == CONVOY_OK ? write_note(entry, error) : status;
 }
 
@@ -356,6 +359,9 @@ void convoy_xfer_stage_begin(struct convoy_xfer *engine, struct convoy_xfer_entr
     entry->times_ns[CONVOY_TIME_READY] = convoy_now_ns();
     entry->ready = NULL;
     entry->is_deferred = false;
+    if (engine->device != NULL && convoy_xfer_device_stage(engine, entry)) {
+        return;
+    }
     convoy_xfer_job_add(engine, entry, is_awaited || is_now);
     if (is_now) {
         convoy_xfer_job_run(engine, entry);
@@ -393,6 +399,9 @@ int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy
 {
     struct convoy_manifest *manifest = NULL;
     int32_t status = check_stage(stage, error);
+    if (status == CONVOY_OK && (stage->stream != NULL || stage->event != NULL)) {
+        status = convoy_xfer_device_check(engine, "stage", error);
+    }
     struct convoy_xfer_entry *entry = status == CONVOY_OK ? convoy_xfer_entry_new(engine, CONVOY_XFER_STAGE, error) : NULL;
     if (entry == NULL) {
         return status != CONVOY_OK ? status : CONVOY_LIMIT;
@@ -411,7 +420,7 @@ int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy
     }
     *entry_out = entry;
     bool is_inline = (stage->hint_flags & CONVOY_STAGE_INLINE) != 0;
-    entry->is_deferred = may_defer && entry->payload_bytes >= CONVOY_XFER_EARLY_BYTES;
+    entry->is_deferred = may_defer && engine->device == NULL && entry->payload_bytes >= CONVOY_XFER_EARLY_BYTES;
     if (entry->ready != NULL) {
         entry->is_deferred = false;
         convoy_xfer_stage_poll(engine, entry, is_inline);
@@ -446,11 +455,14 @@ void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_ent
 void convoy_xfer_stage_retire(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, enum convoy_lease_end end)
 {
     convoy_xfer_job_drop(engine, entry);
-    if (entry->is_copying || entry->slot.lease == CONVOY_LEASE_NONE) {
+    if ((entry->is_copying && !CONVOY_MUTATED(copying_slot_given)) || entry->slot.lease == CONVOY_LEASE_NONE) {
         return;
     }
     (void)convoy_pool_retire(engine->pool, entry->slot.lease, end, NULL);
     entry->slot.lease = CONVOY_LEASE_NONE;
+    if (engine->device != NULL) {
+        convoy_xfer_device_let_go(engine, entry);
+    }
 }
 
 int32_t convoy_xfer_stage(struct convoy_xfer *engine, const struct convoy_stage *stage, bool is_awaited,

@@ -3,6 +3,7 @@
 #include "xfer/stats.h"
 
 #include "core/clock.h"
+#include "xfer/device_jobs.h"
 #include "xfer/far.h"
 
 #include <stdio.h>
@@ -132,6 +133,22 @@ static void take_table(const struct convoy_xfer *engine, struct convoy_xfer_snap
     }
 }
 
+static void take_device(const struct convoy_xfer *engine, struct convoy_xfer_snapshot *out)
+{
+    const struct convoy_xfer_device *device = engine->device;
+    out->has_device = device != NULL;
+    if (device == NULL) {
+        return;
+    }
+    out->device_copies = device->count;
+    out->device_lost = device->lost_count;
+    out->device_bytes = device->copied_bytes;
+    out->has_device_pool = device->pool != NULL;
+    if (device->pool != NULL) {
+        convoy_pool_figures(device->pool, &out->device_pool);
+    }
+}
+
 void convoy_xfer_snapshot_take(struct convoy_xfer *engine, struct convoy_xfer_snapshot *out)
 {
     memset(out, 0, sizeof *out);
@@ -143,6 +160,7 @@ void convoy_xfer_snapshot_take(struct convoy_xfer *engine, struct convoy_xfer_sn
     out->offers_waiting = engine->waiting_count;
     out->completions = engine->ended_count;
     take_table(engine, out);
+    take_device(engine, out);
     out->has_far = engine->far != NULL;
     if (out->has_far) {
         convoy_landing_figures(engine->far->landings, &out->landings);
@@ -256,6 +274,15 @@ void convoy_xfer_snapshot_walk(const struct convoy_xfer_snapshot *snapshot, conv
     walk_engine(&walk, snapshot);
     walk_pool(&walk, "pool", &snapshot->pool);
     walk_pool(&walk, "notes", &snapshot->notes);
+    if (snapshot->has_device) {
+        tell(&walk, CONVOY_XFER_GAUGE, "device", "copies", "Copies that the device makes now.", snapshot->device_copies);
+        tell(&walk, CONVOY_XFER_GAUGE, "device", "copies_lost", "Copies of which nobody knows whether they have stopped.",
+             snapshot->device_lost);
+        tell(&walk, CONVOY_XFER_COUNTER, "device", "copied_bytes", "Bytes copied by the device.", snapshot->device_bytes);
+    }
+    if (snapshot->has_device_pool) {
+        walk_pool(&walk, "device_pool", &snapshot->device_pool);
+    }
     if (snapshot->has_far) {
         tell(&walk, CONVOY_XFER_GAUGE, "far", "landings", "Payloads on their way in from other hosts.",
              snapshot->landings.open);

@@ -25,6 +25,12 @@ struct convoy_xfer_snapshot {
     uint64_t copies;
     uint64_t orders;
     uint64_t backlog;
+    bool has_device;
+    bool has_device_pool;
+    uint64_t device_copies;
+    uint64_t device_lost;
+    uint64_t device_bytes;
+    struct convoy_pool_figures device_pool;
     bool has_far;
     struct convoy_landing_figures landings;
 };

@@ -5,6 +5,7 @@
 #include "core/fault.h"
 #include "core/memory.h"
 #include "net/shared_file.h"
+#include "xfer/device_jobs.h"
 #include "xfer/raw.h"
 #include "xfer/view.h"
 
@@ -260,10 +261,20 @@ void convoy_view_put(struct convoy_view *view)
     if (view == NULL || --view->references != 0) {
         return;
     }
+    put_notes(view->notes_kept);
+    view->notes_kept = NULL;
+    if (view->device != NULL) { /* the device lets go of it first, and not under the lock */
+        convoy_xfer_device_bury(view);
+        return;
+    }
+    convoy_view_free(view);
+}
+
+void convoy_view_free(struct convoy_view *view)
+{
     if (view->pool != NULL) {
         (void)munmap((void *)(uintptr_t)view->pool, view->pool_bytes);
     }
-    put_notes(view->notes_kept);
     if (view->pid_fd >= 0) {
         (void)close(view->pid_fd);
     }

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 struct convoy_view_notes;
+struct convoy_xfer_device;
 
 /* One generation of a peer's pool as it is mapped here. It outlives the generation, and the peer, until the last view is
  * released. A peer has a list of them, newest first; the list is one reference of each. */
@@ -30,6 +31,9 @@ struct convoy_view {
     size_t notes_bytes;
     uint32_t references;
     bool has_ended; /* its peer has returned that memory, or is about to */
+    uint32_t pin;   /* enum convoy_view_pin */
+    struct convoy_xfer_device *device; /* that it is pinned for; NULL = none */
+    struct convoy_view *next;          /* among those that wait to be unpinned */
 };
 
 #define CONVOY_VIEW_GENERATIONS (2 * CONVOY_POOL_GENERATIONS) /* of one peer */
@@ -42,6 +46,8 @@ bool convoy_view_try_process(struct convoy_view *view, const struct convoy_intro
 bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from);
 bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES]);
 void convoy_view_put(struct convoy_view *view);
+/* Nothing reads it any more. [no lock] */
+void convoy_view_free(struct convoy_view *view);
 /* Which generation it is of, by the peer's word. false: that cannot be. */
 bool convoy_view_place(struct convoy_view *view, uint64_t generation, uint64_t base);
 /* The one of a peer's list that has this offset; NULL: its generation has ended. What lies beyond all of them is the newest

@@ -30,10 +30,12 @@ check() {
 }
 
 check doctor_page_has_every_section 0 \
-    '^plugin$;release +[0-9];/dev/shm;sealed memfd +works;process_vm_readv;locked memory;cores +[0-9]+ usable;net namespace +[0-9]+;supported +1\.13;timeout_ms +5000 +default' \
+    '^plugin$;release +[0-9];/dev/shm;sealed memfd +works;process_vm_readv;locked memory;cores +[0-9]+ usable;net namespace +[0-9]+;supported +1\.13;CUDA driver +[^ ];timeout_ms +5000 +default' \
     "$convoy" doctor
 check doctor_ucx_found_names_file_version_and_devices 0 \
     'file +/.*libucp;version +1\.;loaded by +convoy;tcp/lo;0 replaced;libc functions patched +none' "$convoy" doctor
+check doctor_without_a_driver_says_so 0 'CUDA driver +none: /nowhere/libcuda.so.1: cannot open' \
+    env CONVOY_CUDA_LIBRARY=/nowhere/libcuda.so.1 "$convoy" doctor
 check doctor_json_is_one_object 0 \
     '^\{$;"opened": true;"streaming_threshold_bytes";"supported": "1\.13;"source": "default";^\}$' "$convoy" doctor --json
 check doctor_setting_names_its_source 0 'ucx_tls +"tcp" +environment;UCX TLS +"tcp" +CONVOY_' \

@@ -15,6 +15,8 @@
     X(cuMemAllocManaged, (cuda_address *address, size_t bytes, unsigned flags))                                        \
     X(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags))                                                  \
     X(cuMemFreeHost, (void *address))                                                                                  \
+    X(cuMemcpyHtoD_v2, (cuda_address to, const void *from, size_t bytes))                                              \
+    X(cuMemcpyDtoH_v2, (void *to, cuda_address from, size_t bytes))                                                    \
     X(cuMemsetD32Async, (cuda_address to, unsigned value, size_t count, cuda_stream stream))                           \
     X(cuStreamCreate, (cuda_stream *stream, unsigned flags))                                                           \
     X(cuStreamDestroy_v2, (cuda_stream stream))

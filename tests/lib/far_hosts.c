@@ -35,31 +35,48 @@ void far_run(void (*run)(const struct rank *rank, void *argument), void *argumen
     ranks_finish(ranks);
 }
 
-static struct engine *open_with(const struct rank *rank, uint64_t pool_bytes, uint32_t prealloc_count)
+static struct engine *open_at(const struct rank *rank, struct convoy_transfer_options options)
 {
     struct far_shared *shared = rank->shared;
     char address[64];
     (void)snprintf(address, sizeof address, "tcp://%s:0", has_hosts ? hosts_address(rank->index) : "127.0.0.1");
-    const struct convoy_transfer_options options = {.struct_size = sizeof options,
-                                                    .hint_flags = CONVOY_ENGINE_NOTIFY,
-                                                    .address = address,
-                                                    .address_length = strlen(address),
-                                                    .pool_bytes = pool_bytes != 0 ? pool_bytes : POOL_BYTES,
-                                                    .pool_block_bytes = 4096,
-                                                    .prealloc_count = prealloc_count,
-                                                    .prealloc_bytes = 65536};
+    options.address = address;
+    options.address_length = strlen(address);
     struct engine *engine = engine_create(&options);
     memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
     return engine;
 }
 
-struct engine *far_open(const struct rank *rank, uint64_t pool_bytes, uint32_t prealloc_count)
+static struct engine *open_with(const struct rank *rank, uint64_t pool_bytes, uint32_t prealloc_count)
+{
+    const struct convoy_transfer_options options = {.struct_size = sizeof options,
+                                                    .hint_flags = CONVOY_ENGINE_NOTIFY,
+                                                    .pool_bytes = pool_bytes != 0 ? pool_bytes : POOL_BYTES,
+                                                    .pool_block_bytes = 4096,
+                                                    .prealloc_count = prealloc_count,
+                                                    .prealloc_bytes = 65536};
+    return open_at(rank, options);
+}
+
+void far_enter(const struct rank *rank)
 {
     if (has_hosts) {
         hosts_enter(rank->index);
     } else {
         engine_settings = "{\"net\": \"ucx\"}";
     }
+}
+
+struct engine *far_open_with(const struct rank *rank, const struct convoy_transfer_options *options)
+{
+    struct engine *engine = open_at(rank, *options);
+    rank_mark(rank, 1);
+    return engine;
+}
+
+struct engine *far_open(const struct rank *rank, uint64_t pool_bytes, uint32_t prealloc_count)
+{
+    far_enter(rank);
     struct engine *engine = open_with(rank, pool_bytes, prealloc_count);
     rank_mark(rank, 1);
     return engine;

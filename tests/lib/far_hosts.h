@@ -25,6 +25,9 @@ void far_run(void (*run)(const struct rank *rank, void *argument), void *argumen
 
 /* Opens this rank's engine on its host, tells its session and marks 1. pool_bytes 0: 256 MiB. prealloc_count: of 64 KiB. */
 struct engine *far_open(const struct rank *rank, uint64_t pool_bytes, uint32_t prealloc_count);
+/* The two halves of it, for options of the caller's (address apart): goes to this rank's host; opens there. */
+void far_enter(const struct rank *rank);
+struct engine *far_open_with(const struct rank *rank, const struct convoy_transfer_options *options);
 /* Another engine of a rank that has one already. */
 struct engine *far_open_again(const struct rank *rank, uint64_t pool_bytes);
 

@@ -107,8 +107,9 @@ void *sim_runner(void *unused)
             (void)pthread_cond_wait(&sim.changed, &sim.lock);
             continue;
         }
+        uint64_t turns = sim_random() % 4;
         (void)pthread_mutex_unlock(&sim.lock); /* the host's turn, for longer or shorter */
-        for (uint64_t turns = sim_random() % 4; turns != 0; turns--) {
+        for (; turns != 0; turns--) {
             (void)sched_yield();
         }
         (void)pthread_mutex_lock(&sim.lock);
@@ -334,6 +335,26 @@ cuda_result cuMemcpyDtoDAsync_v2(cuda_address to, cuda_address from, size_t byte
     cuda_result result = BEGIN_INSIDE();
     bool is_wrong = result == CUDA_OK && (!is_on_device(to) || !is_on_device(from));
     return copy_put(is_wrong ? INVALID_VALUE : result, to, from, bytes, stream);
+}
+
+/* Those that wait: nothing that is on its way touches either end, or the host has made a mistake that shows. */
+static cuda_result copy_now(void *to, const void *from, size_t bytes)
+{
+    cuda_result result = BEGIN_INSIDE();
+    if (result == CUDA_OK) {
+        memcpy(sim_seen_at(to), sim_seen_at(from), bytes);
+    }
+    return sim_call_end(result);
+}
+
+cuda_result cuMemcpyHtoD_v2(cuda_address to, const void *from, size_t bytes)
+{
+    return copy_now((void *)(uintptr_t)to, from, bytes);
+}
+
+cuda_result cuMemcpyDtoH_v2(void *to, cuda_address from, size_t bytes)
+{
+    return copy_now(to, (const void *)(uintptr_t)from, bytes);
 }
 
 cuda_result cuMemsetD32Async(cuda_address to, unsigned value, size_t count, cuda_stream stream)

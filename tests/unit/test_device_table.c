@@ -214,9 +214,12 @@ static void test_device_table_failures_are_told_in_the_hosts_words(void **state)
     device_case_expect_error(convoy_device_test(device, ticket, &is_quiet, &error), CONVOY_SYSTEM, &error, "toy says -3");
     assert_false(is_quiet);
     toy.answer_query = 0;
-    toy.kind = 4;
     struct convoy_memory_info info;
-    device_case_expect_error(convoy_device_query(device, &word, &info, &error), CONVOY_SYSTEM, &error, "memory of kind 4");
+    toy.kind = CONVOY_MEMORY_SHARED; /* an answer that was left at zero */
+    assert_int_equal(convoy_device_query(device, &word, &info, &error), CONVOY_OK);
+    assert_int_equal(info.kind, CONVOY_MEMORY_HOST);
+    toy.kind = 5;
+    device_case_expect_error(convoy_device_query(device, &word, &info, &error), CONVOY_SYSTEM, &error, "memory of kind 5");
     toy.kind = CONVOY_MEMORY_HOST;
     device_case_expect_error(convoy_device_start(device, &order, &ticket, &error), CONVOY_UNSUPPORTED, &error, "not pinned");
     device_case_expect_error(convoy_device_register(device, &word, 4, CONVOY_REGISTER_READ_ONLY, &error), CONVOY_SYSTEM, &error,

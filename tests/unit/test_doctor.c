@@ -50,13 +50,13 @@ static void test_doctor_json_has_the_promised_keys(void **state)
 {
     (void)state;
     static const char *const keys[] = {"plugin",     "shared_memory", "process_vm", "limits",
-                                       "namespaces", "processor",     "peer"};
+                                       "namespaces", "processor",     "device",     "peer"};
     DOCTOR("--json", "--plugin", plugin_path());
     assert_int_equal(output.code, 0);
     json_t *all = json_loads(output.out, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(all);
-    assert_int_equal(json_object_size(all), 7);
-    for (size_t i = 0; i < 7; i++) {
+    assert_int_equal(json_object_size(all), 8);
+    for (size_t i = 0; i < 8; i++) {
         assert_non_null(json_object_get(all, keys[i]));
     }
     assert_true(json_is_null(json_object_get(all, "peer"))); /* nobody asked for one */

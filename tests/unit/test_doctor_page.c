@@ -26,6 +26,7 @@ static const char findings[] =
     " \"limits\": {\"memlock_bytes\": -1, \"descriptors\": 1024, \"descriptors_hard\": 1048576},"
     " \"namespaces\": {\"net\": 4026531992, \"pid\": 4026531836},"
     " \"processor\": {\"cores_usable\": 8, \"cores_online\": 16, \"streaming_threshold_bytes\": 786432},"
+    " \"device\": {\"file\": \"/lib/libcuda.so.1\", \"version\": \"12.2\", \"devices\": 8, \"error\": null},"
     " \"peer\": {\"host\": \"node2\", \"address\": \"10.0.0.2\", \"source\": \"10.0.0.1\", \"interface\": \"eth0\","
     "   \"error\": null}}";
 
@@ -54,6 +55,8 @@ static const char page[] =
     "  devices                    eth0\n"
     "  signal handlers            3 replaced\n"
     "  libc functions patched     none\n"
+    "device (for tensors in device memory)\n"
+    "  CUDA driver                /lib/libcuda.so.1, version 12.2, 8 devices\n"
     "peer\n"
     "  host                       node2 (10.0.0.2)\n"
     "  interface                  eth0, from 10.0.0.1\n"
@@ -113,6 +116,7 @@ static const struct change changes[] = {
     {"limits", NULL, "descriptors", "1023", "1023, can be raised to 1048576  (low: ulimit -n 20000)\n"},
     {"limits", NULL, "descriptors", "-1", "  open files limit           -1, can be raised to 1048576\n"},
     {"processor", NULL, "streaming_threshold_bytes", "null", "  streaming stores above     unknown (glibc"},
+    {"device", NULL, "error", "\"no such file\"", "  CUDA driver                none: no such file\n"},
     {"peer", NULL, "error", "\"Network is unreachable\"", "  not reachable              Network is unreachable\n"},
     {"plugin", "ucx", "error", "\"libucp is missing\"", "  not usable                 libucp is missing\n"},
     {"plugin", "ucx", "devices", "[]", "  devices                    none\n"},
@@ -151,6 +155,7 @@ static void test_doctor_page_leaves_out_what_is_not_there(void **state)
     assert_int_equal(json_object_del(json_object_get(plugin, "ucx"), "file"), 0);
     char *text = print(all);
     assert_null(strstr(text, "peer\n"));
+    assert_non_null(strstr(text, "CUDA"));
     assert_null(strstr(text, "settings"));
     assert_null(strstr(text, "transports"));
     assert_non_null(strstr(text, "  supported                  1.13 <= v < 2\n"));

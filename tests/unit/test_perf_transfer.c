@@ -142,6 +142,26 @@ static void test_perf_transfer_without_cuda_says_what_is_missing(void **state)
     expect_refusal("UNSUPPORTED: --mem is cuda, and ");
 }
 
+/* On the pretended driver (tests/lib/sim_cuda.h): pools of device memory on both sides, compared byte for byte. */
+static void test_perf_transfer_between_pools_of_device_memory(void **state)
+{
+    (void)state;
+    char file[600];
+    ssize_t length = readlink("/proc/self/exe", file, 500);
+    assert_true(length > 0);
+    file[length] = '\0';
+    (void)strcpy(strrchr(file, '/'), "/../lib/libcuda.so.1");
+    (void)setenv("CONVOY_CUDA_LIBRARY", file, 1);
+    PERF_OK("--mem=cuda", "--bytes=70001", "--tensors=3", "--json");
+    (void)unsetenv("CONVOY_CUDA_LIBRARY");
+    if (output.code != 0) {
+        fail_msg("%s", output.err);
+    }
+    json_t *object = json_loads(output.out, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(object, "mem")), "cuda");
+    json_decref(object);
+}
+
 static void test_perf_transfer_deadline_ends_the_measurement(void **state)
 {
     (void)state;
@@ -254,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_perf_transfer_path_must_be_on_the_net_that_was_asked_for),
         cmocka_unit_test(test_perf_transfer_refusals_come_with_the_librarys_words),
         cmocka_unit_test(test_perf_transfer_without_cuda_says_what_is_missing),
+        cmocka_unit_test(test_perf_transfer_between_pools_of_device_memory),
         cmocka_unit_test(test_perf_transfer_deadline_ends_the_measurement),
         cmocka_unit_test(test_perf_transfer_interrupt_ends_the_measurement),
         cmocka_unit_test(test_perf_transfer_json_has_the_promised_keys),
