@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of payloads, outside of the lock: by the copier, or by the host thread that waits for one anyway. */
+#include "core/clock.h"
 #include "core/copy.h"
 #include "core/fault.h"
 #include "core/memory.h"
@@ -79,7 +80,8 @@ static bool copy_dense(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
                        const struct convoy_tensor_piece *piece, uint64_t *marked)
 {
     uint8_t *to = (uint8_t *)entry->slot.address + piece->to;
-    size_t stream_from = piece->bytes >= engine->stream_from ? 0 : CONVOY_COPY_NEVER;
+    size_t stream_from = convoy_copy_choice_next(&engine->copy_choice, piece->bytes);
+    uint64_t began_ns = piece->bytes >= CONVOY_COPY_LEARN_FROM ? convoy_now_ns() : 0;
     for (uint64_t done = 0; done < piece->bytes;) {
         uint64_t left = piece->bytes - done;
         uint64_t bytes = left < CONVOY_XFER_CHUNK_BYTES ? left : CONVOY_XFER_CHUNK_BYTES;
@@ -88,6 +90,9 @@ static bool copy_dense(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
         if (done < piece->bytes && !mark(engine, entry, marked, piece->to + done)) {
             return false;
         }
+    }
+    if (began_ns != 0) {
+        convoy_copy_choice_learn(&engine->copy_choice, piece->bytes, stream_from, convoy_now_ns() - began_ns);
     }
     return true;
 }
@@ -152,7 +157,7 @@ static int32_t await_mark(const struct convoy_xfer_entry *entry, uint64_t done, 
 /* Follows the sender's mark with a copy, from where it was left. */
 static int32_t follow(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint8_t *to)
 {
-    size_t stream_from = entry->payload_bytes >= engine->stream_from ? 0 : CONVOY_COPY_NEVER;
+    size_t stream_from = convoy_copy_choice_best(&engine->copy_choice, entry->payload_bytes);
     while (entry->followed_bytes < entry->payload_bytes) {
         uint64_t done = entry->followed_bytes;
         uint64_t ready = 0;
@@ -168,7 +173,24 @@ static int32_t follow(const struct convoy_xfer *engine, struct convoy_xfer_entry
     return CONVOY_OK;
 }
 
-static int32_t copy_load(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+/* false: the sender's process can be read no more. */
+static bool copy_payload(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry, uint8_t *to)
+{
+    bool is_there = true;
+    size_t stream_from = convoy_copy_choice_next(&engine->copy_choice, entry->payload_bytes);
+    uint64_t began_ns = convoy_now_ns();
+    if (entry->view == NULL) { /* from an own slot */
+        convoy_copy(to, entry->payload, entry->payload_bytes, stream_from);
+    } else {
+        is_there = convoy_view_read(entry->view, entry->offset, to, entry->payload_bytes, stream_from);
+    }
+    if (entry->view == NULL || entry->view->pool != NULL) { /* what the kernel copies tells nothing */
+        convoy_copy_choice_learn(&engine->copy_choice, entry->payload_bytes, stream_from, convoy_now_ns() - began_ns);
+    }
+    return is_there;
+}
+
+static int32_t copy_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     uint8_t *to = target_of(entry);
     const uint8_t *read = entry->payload;
@@ -176,9 +198,7 @@ static int32_t copy_load(const struct convoy_xfer *engine, struct convoy_xfer_en
         return follow(engine, entry, to);
     }
     if (to != NULL && entry->payload_bytes != 0) {
-        if (entry->view == NULL) { /* from an own slot */
-            convoy_copy(to, entry->payload, entry->payload_bytes, engine->stream_from);
-        } else if (!convoy_view_read(entry->view, entry->offset, to, entry->payload_bytes, engine->stream_from)) {
+        if (!copy_payload(engine, entry, to)) {
             return CONVOY_UNREACHABLE;
         }
         read = to;

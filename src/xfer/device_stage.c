@@ -145,7 +145,7 @@ static void copy_here(const struct convoy_xfer *engine, struct convoy_xfer_entry
     if (piece->rank != 0) {
         convoy_copy_strided(to, piece);
     } else {
-        convoy_copy(to, piece->from, piece->bytes, engine->stream_from);
+        convoy_copy(to, piece->from, piece->bytes, convoy_copy_choice_best(&engine->copy_choice, piece->bytes));
     }
     if (entry->device.slot.address != NULL) {
         add_copy(entry, (uint8_t *)entry->device.slot.address + piece->to, to, piece->bytes);

@@ -29,7 +29,6 @@
 #define RAW_LISTS_MAX 256u /* of raw parts, at a time */
 #define NOTE_BYTES_EACH 4096u
 #define NOTE_BYTES_MIN (UINT64_C(4) << 20)
-#define STREAM_FROM (UINT64_C(4) << 20) /* until it is measured: larger than the caches next to a core */
 #define DEFAULT_ADDRESS "tcp://127.0.0.1:0"
 #define CLOSE_STEP_NS (5 * CONVOY_NS_PER_MS)
 
@@ -349,7 +348,6 @@ int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_tra
     engine->runtime = runtime;
     engine->state = CONVOY_ENGINE_OPEN;
     engine->generation = 1;
-    engine->stream_from = STREAM_FROM;
     engine->tcp_fd = engine->wake_fd = engine->kick_fd = engine->notify_fd = engine->self_pid_fd = -1;
     engine->local = (struct convoy_local_socket){.abstract_fd = -1, .path_fd = -1, .directory_fd = -1};
     engine->active_first = engine->active_last = engine->ended_first = engine->ended_last = CONVOY_XFER_NOBODY;

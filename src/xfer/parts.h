@@ -10,6 +10,7 @@
 #ifndef CONVOY_XFER_PARTS_H
 #define CONVOY_XFER_PARTS_H
 
+#include "core/copy_choice.h"
 #include "core/latency.h"
 #include "net/host_map.h"
 #include "net/local_socket.h"
@@ -286,7 +287,7 @@ struct convoy_xfer {
     struct convoy_pool *pool;
     bool is_resizing; /* a host thread makes the next generation */
     struct convoy_pool *notes;
-    size_t stream_from; /* copies of at least so many bytes go past the caches */
+    struct convoy_copy_choice copy_choice; /* which way large copies go; of whoever copies */
 
     struct convoy_xfer_entry *entries;
     uint32_t entry_count; /* of the table */

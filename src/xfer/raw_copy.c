@@ -269,7 +269,7 @@ static void copy_room(const struct convoy_xfer *engine, const struct convoy_raw_
     for (uint32_t i = 0; i < copy->count; i++) {
         const struct convoy_raw_part *part = &copy->pieces[i].part;
         convoy_copy((void *)(uintptr_t)part->target, copy->room + copy->list_bytes + part->offset, part->bytes,
-                    engine->stream_from);
+                    convoy_copy_choice_best(&engine->copy_choice, part->bytes));
     }
 }
 
@@ -282,7 +282,8 @@ static bool copy_view(const struct convoy_xfer *engine, const struct convoy_raw_
         const struct convoy_raw_part *part = &copy->pieces[i].part;
         parts[count++] = (struct convoy_view_part){part->offset, (void *)(uintptr_t)part->target, part->bytes};
         if (count == CONVOY_VIEW_PARTS_MAX || i + 1 == copy->count) {
-            if (!convoy_view_read_parts(copy->view, parts, count, engine->stream_from)) {
+            size_t stream_from = convoy_copy_choice_best(&engine->copy_choice, copy->bytes);
+            if (!convoy_view_read_parts(copy->view, parts, count, stream_from)) {
                 return false;
             }
             count = 0;

@@ -36,10 +36,15 @@ static void answer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, ui
     CONVOY_POINT(raw_done_after_put);
 }
 
-void convoy_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status)
+static void remember(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status)
 {
     engine->done[engine->done_count++ % CONVOY_XFER_DONE] = (struct convoy_xfer_done){
         .cookie = cookie, .peer = index_of(engine, peer), .generation = peer->generation, .status = status};
+}
+
+void convoy_raw_done(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, uint64_t cookie, int32_t status)
+{
+    remember(engine, peer, cookie, status);
     answer(engine, peer, cookie, status, 0);
 }
 
@@ -242,8 +247,12 @@ bool convoy_raw_withdraw(struct convoy_xfer *engine, struct convoy_xfer_peer *pe
     while (copy != NULL && (copy->cookie != cookie || copy->peer != index_of(engine, peer))) {
         copy = copy->next;
     }
-    if (copy == NULL || copy->is_running) { /* that one is answered when it stops */
-        return copy != NULL;
+    if (copy == NULL) { /* one that comes behind this word is not carried out: its sender's memory is another's by then */
+        remember(engine, peer, cookie, CONVOY_CANCELED);
+        return false;
+    }
+    if (copy->is_running) { /* that one is answered when it stops */
+        return true;
     }
     struct convoy_xfer_notice back = {.type = CONVOY_SAY_BACK};
     back.body.reply = (struct convoy_reply){.serial = cookie, .status = CONVOY_CANCELED};
