@@ -150,7 +150,7 @@ static void test_transfer_relay_block_of_an_unanswered_order_is_held(void **stat
     EXPECT(unsetenv("CONVOY_TEST_MESSAGE") == 0);
     EXPECT(engine_figures(sender).quarantined >= BYTES);
     EXPECT_OK(sender->table->transfer_sync(sender->handle, &raw, 0, &sender->error), &sender->error); /* in another one */
-    EXPECT_EQUAL(engine_figures(sender).quarantined_count, 1);
+    EXPECT(engine_figures(sender).quarantined_count <= 1); /* 0: the peer was asked again by now */
     EXPECT_BYTES(destination, data, BYTES);
     engine_await_empty(sender);
     engine_destroy(receiver);
