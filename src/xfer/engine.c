@@ -428,7 +428,8 @@ static bool copies_have_stopped(const struct convoy_xfer *engine)
  * have lent, also what still lies in a ring. */
 static void say_closed(struct convoy_xfer *engine)
 {
-    const struct convoy_xfer_notice closed = {.type = CONVOY_SAY_CLOSED};
+    bool is_certain = convoy_xfer_device_lost(engine) == 0; /* else a device may still read what a peer has lent */
+    const struct convoy_xfer_notice closed = {.type = is_certain ? CONVOY_SAY_CLOSED : CONVOY_SAY_GOODBYE};
     for (uint32_t i = 0; i < engine->peer_top; i++) {
         if (engine->peers[i].state == CONVOY_PEER_IS_CONNECTED) {
             convoy_xfer_say(engine, &engine->peers[i], &closed);
