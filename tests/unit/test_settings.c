@@ -157,7 +157,7 @@ static void test_settings_description_names_value_and_source(void **state)
     assert_string_equal(json_string_value(json_object_get(row, "source")), "environment");
     row = json_object_get(all, "liveness_ms");
     assert_string_equal(json_string_value(json_object_get(row, "source")), "default");
-    assert_int_equal(json_object_size(all), 14);
+    assert_int_equal(json_object_size(all), 15);
     json_decref(all);
 }
 
