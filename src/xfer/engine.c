@@ -31,6 +31,7 @@
 #define NOTE_BYTES_MIN (UINT64_C(4) << 20)
 #define DEFAULT_ADDRESS "tcp://127.0.0.1:0"
 #define CLOSE_STEP_NS (5 * CONVOY_NS_PER_MS)
+#define LAST_WORDS_NS CONVOY_NS_PER_S
 
 /* -- options ------------------------------------------------------------------------------------------------------- */
 
@@ -437,6 +438,28 @@ static void say_closed(struct convoy_xfer *engine)
     }
 }
 
+static bool has_more_to_say(const struct convoy_xfer *engine)
+{
+    bool has_more = false;
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        const struct convoy_xfer_peer *peer = &engine->peers[i];
+        has_more = has_more || (peer->state == CONVOY_PEER_IS_CONNECTED && peer->backlog_count != 0);
+    }
+    return has_more;
+}
+
+/* Until the last words have left, but not for long: a peer that takes none has its memory back when this process has ended. */
+static void flush_words(struct convoy_xfer *engine, uint64_t deadline_ns)
+{
+    struct convoy_xfer_pausing pausing = {0};
+    uint64_t end = convoy_deadline_after(convoy_now_ns(), LAST_WORDS_NS);
+    end = end < deadline_ns ? end : deadline_ns;
+    while (has_more_to_say(engine) && convoy_now_ns() < end) {
+        convoy_xfer_pump(engine);
+        convoy_xfer_pause(engine, convoy_deadline_after(convoy_now_ns(), CLOSE_STEP_NS), false, &pausing);
+    }
+}
+
 int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, struct convoy_error *error)
 {
     struct convoy_xfer_pausing pausing = {0};
@@ -461,6 +484,7 @@ int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, stru
         CONVOY_POINT(goodbye_before_put);
         say_closed(engine);
         CONVOY_POINT(goodbye_after_put);
+        flush_words(engine, deadline_ns);
     }
     convoy_xfer_unlock(engine);
     if (!is_done) {
@@ -479,78 +503,4 @@ void convoy_xfer_destroy(struct convoy_xfer *engine)
         convoy_xfer_entry_drop(engine, &engine->entries[i]);
     }
     destroy(engine);
-}
-
-/* -- looking ------------------------------------------------------------------------------------------------------- */
-
-struct convoy_introduction convoy_xfer_introduction(struct convoy_xfer *engine)
-{
-    convoy_xfer_lock(engine);
-    struct convoy_introduction introduction = engine->introduction;
-    convoy_xfer_unlock(engine);
-    return introduction;
-}
-
-void convoy_xfer_info(struct convoy_xfer *engine, struct convoy_engine_info *info_out)
-{
-    convoy_xfer_lock(engine);
-    info_out->state = engine->state;
-    info_out->peer_count = 0;
-    for (uint32_t i = 0; i < engine->peer_top; i++) {
-        info_out->peer_count += engine->peers[i].state == CONVOY_PEER_IS_CONNECTED;
-    }
-    info_out->transfer_count = engine->used_count;
-    info_out->completion_fd = engine->notify_fd;
-    info_out->incarnation = engine->incarnation;
-    info_out->pool_memory = convoy_pool_memory(convoy_xfer_device_own_pool(engine));
-    info_out->pool_bytes = convoy_pool_bytes(convoy_xfer_device_own_pool(engine));
-    info_out->pool_generation = engine->generation;
-    memcpy(info_out->session, engine->session, sizeof info_out->session);
-    convoy_xfer_unlock(engine);
-}
-
-int32_t convoy_xfer_figures(struct convoy_xfer *engine, struct convoy_engine_figures *out, struct convoy_error *error)
-{
-    struct convoy_pool_figures figures;
-    convoy_xfer_lock(engine);
-    convoy_xfer_pump(engine);
-    out->expired_count = engine->counters[CONVOY_XFER_COUNT_leases_expired];
-    convoy_xfer_unlock(engine);
-    convoy_pool_figures(convoy_xfer_device_own_pool(engine), &figures);
-    convoy_xfer_device_add_figures(engine, &figures);
-    out->old_generations = figures.old_count;
-    out->old_bytes = figures.old_bytes;
-    out->old_taken = figures.old_taken;
-    const struct convoy_lease_figures *leases = &figures.leases;
-    out->capacity = figures.blocks.capacity;
-    out->block = engine->options.block_bytes;
-    out->asked = figures.blocks.asked;
-    out->taken = figures.blocks.taken;
-    out->free = figures.blocks.free;
-    out->largest_free = figures.blocks.largest_free;
-    out->quarantined = leases->bytes[CONVOY_LEASE_RETIRED];
-    out->taken_count = leases->counts[CONVOY_LEASE_TAKEN];
-    out->ready_count = leases->counts[CONVOY_LEASE_READY];
-    out->quarantined_count = leases->counts[CONVOY_LEASE_RETIRED];
-    out->reader_count = leases->references[CONVOY_REFERENCE_READ];
-    out->exhausted_count = figures.exhausted;
-    out->stale_count = leases->stale;
-    out->fragmentation = figures.blocks.fragmentation;
-#ifdef CONVOY_DEBUG
-    const char *fault = convoy_pool_check(engine->pool);
-    if (fault != NULL) {
-        return convoy_error_set(error, CONVOY_INVARIANT, "pool: %s", fault);
-    }
-#endif
-    (void)error;
-    return CONVOY_OK;
-}
-
-int32_t convoy_xfer_fits(struct convoy_xfer *engine, const uint64_t *bytes, size_t count, struct convoy_error *error)
-{
-    if (bytes == NULL && count != 0) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "bytes is NULL with count %zu", count);
-    }
-    int32_t status = convoy_pool_fits(convoy_xfer_device_own_pool(engine), bytes, count, error);
-    return status == CONVOY_OK ? convoy_pool_fits(engine->pool, bytes, count, error) : status;
 }
