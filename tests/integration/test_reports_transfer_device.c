@@ -15,8 +15,9 @@
 #define SLOT_BYTES 4096u
 #define STREAMS 3u
 
-/* -- vllm-project/vllm PR 56104, on a device: slots that are used again while it still reads or writes them. Each request has
- *    bytes of its own, so that another one's are noticed; some are given up at any moment -- */
+/* -- vllm-project/vllm PR 56104, sgl-project/sglang PRs 35049 and 32564, on a device: slots that are used again while it still
+ *    reads or writes them. Each request has bytes of its own, so that another one's are noticed; some are given up at any
+ *    moment -- */
 
 enum lane_state { LANE_FREE, LANE_STAGING, LANE_SENDING, LANE_DRAINING };
 

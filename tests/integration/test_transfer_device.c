@@ -301,7 +301,8 @@ static void test_transfer_device_stage_of_mixed_and_strided_tensors(void **state
 
 /* -- order --------------------------------------------------------------------------------------------------------- */
 
-/* STAGED comes when the copy has run, behind what the host has put on the stream; its event tells the same. */
+/* sgl-project/sglang PRs 30254 and 26501, rapidsai/rapidsmpf PR 215, dask/distributed PR 3598: STAGED comes when the copy has
+ * run, behind what the host has put on the stream; its event tells the same. */
 static void test_transfer_device_stage_runs_behind_the_hosts_work_and_event(void **state)
 {
     (void)state;
@@ -338,6 +339,7 @@ static int32_t asked_ready(void *user)
     return *(int32_t *)user;
 }
 
+/* The same, of a producer that says itself when it is ready. */
 static void test_transfer_device_stage_begins_when_its_producer_is_ready(void **state)
 {
     (void)state;
@@ -479,7 +481,8 @@ static void test_transfer_device_engine_closes_when_its_copies_have_run(void **s
 
 /* -- failures ------------------------------------------------------------------------------------------------------ */
 
-/* Refused at once: nothing has touched the memory, and it is given back. */
+/* vllm-project/vllm-omni PR 5096: what is kept in flight of one that failed returns. Refused at once: nothing has touched the
+ * memory, and it is given back. */
 static void test_transfer_device_copy_that_the_driver_refuses_fails_with_its_text(void **state)
 {
     (void)state;
