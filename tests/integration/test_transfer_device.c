@@ -481,8 +481,8 @@ static void test_transfer_device_engine_closes_when_its_copies_have_run(void **s
 
 /* -- failures ------------------------------------------------------------------------------------------------------ */
 
-/* vllm-project/vllm-omni PR 5096: what is kept in flight of one that failed returns. Refused at once: nothing has touched the
- * memory, and it is given back. */
+/* vllm-project/vllm-omni PR 5096: what the device says is told as that, and not as a deadline. Refused at once: nothing has
+ * touched the memory, and it is given back. */
 static void test_transfer_device_copy_that_the_driver_refuses_fails_with_its_text(void **state)
 {
     (void)state;
