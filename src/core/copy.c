@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/copy.h"
 
-#include "core/clock.h"
-
 #include <stdint.h>
 #include <string.h>
 
@@ -11,8 +9,6 @@
 #endif
 
 #define LINE 64u
-#define SMALLEST (256u * 1024u)
-#define TRIES 3u
 
 void convoy_copy(void *to, const void *from, size_t bytes, size_t stream_from)
 {
@@ -72,36 +68,3 @@ void convoy_copy_stream(void *to, const void *from, size_t bytes)
 }
 
 #endif
-
-/* The fastest of a few: what disturbs a copy only makes it slower. */
-static uint64_t fastest_ns(uint8_t *scratch, size_t bytes, size_t stream_from)
-{
-    uint64_t fastest = UINT64_MAX;
-    for (uint32_t i = 0; i < TRIES; i++) {
-        uint64_t start = convoy_now_ns();
-        convoy_copy(scratch + bytes, scratch, bytes, stream_from);
-        uint64_t took = convoy_now_ns() - start;
-        fastest = took < fastest ? took : fastest;
-    }
-    return fastest;
-}
-
-size_t convoy_copy_measure(void *scratch, size_t scratch_bytes)
-{
-    size_t from = CONVOY_COPY_NEVER;
-    if (!convoy_copy_can_stream() || scratch_bytes / 2 < SMALLEST) {
-        return from;
-    }
-    memset(scratch, 1, scratch_bytes); /* first touch is the kernel's time */
-    size_t largest = SMALLEST;
-    while (largest <= scratch_bytes / 8) {
-        largest *= 4;
-    }
-    for (size_t bytes = largest; bytes >= SMALLEST; bytes /= 4) { /* from above: it pays from somewhere on */
-        if (fastest_ns(scratch, bytes, 0) >= fastest_ns(scratch, bytes, CONVOY_COPY_NEVER)) {
-            break;
-        }
-        from = bytes;
-    }
-    return from;
-}

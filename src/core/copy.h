@@ -2,7 +2,7 @@
 /*
  * Copies of large pieces of memory. A copy that is not read again by the processor that makes it is better written past
  * its caches (streaming stores): no line is read before it is overwritten, and nothing else is pushed out. Whether and
- * from which size that pays is a property of the machine and is measured, not guessed.
+ * from which size that pays is a property of the machine (core/copy_choice.h).
  *
  * Streaming stores are weakly ordered: a release store after them does not cover them. convoy_copy_stream ends with the
  * fence that does, so that whoever publishes the bytes needs to know nothing of this.
@@ -23,12 +23,5 @@ void convoy_copy_stream(void *to, const void *from, size_t bytes);
 
 /* Whether this build has streaming stores. */
 bool convoy_copy_can_stream(void);
-
-/*
- * From which size on streaming is the faster way here: times both at a few sizes, the largest of which is `scratch_bytes`
- * / 2 (the two halves are source and destination and are overwritten; 16 MiB take about 30 ms). CONVOY_COPY_NEVER: it
- * never was.
- */
-size_t convoy_copy_measure(void *scratch, size_t scratch_bytes);
 
 #endif

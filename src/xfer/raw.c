@@ -163,13 +163,13 @@ static void add(struct convoy_xfer *engine, struct convoy_raw_window *window, co
 }
 
 /* A peer looks for all parts of a list in the same generation of the pool. */
-static bool is_of_one_generation(const struct convoy_raw_window *window, uint64_t offset)
+static bool is_of_one_generation(struct convoy_raw_window *window, uint64_t offset)
 {
-    struct convoy_pool_share first;
-    struct convoy_pool_share next;
-    return window->count == 0 || (convoy_pool_generation_at(window->pool, window->parts[0].offset, &first) &&
-                                  convoy_pool_generation_at(window->pool, offset, &next) &&
-                                  first.generation == next.generation);
+    const struct convoy_pool_share *share = &window->share;
+    if (window->count == 0) {
+        return convoy_pool_generation_at(window->pool, offset, &window->share);
+    }
+    return offset >= share->base && offset - share->base < share->bytes;
 }
 
 /* One piece, or as much of it as there is room for. IN_PROGRESS: there is none. */

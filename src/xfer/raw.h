@@ -33,6 +33,7 @@ struct convoy_raw_window {
     bool is_said;
     bool is_given_room; /* far: its streams have begun */
     uint64_t bytes;     /* of all parts */
+    struct convoy_pool_share share; /* near: the generation of the pool that its parts lie in */
     uint64_t last_from; /* the slot or range that the last part comes from */
     uint32_t count;
     uint32_t lease_count;
