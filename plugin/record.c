@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/fault.h"
+#include "core/hot.h"
 #include "core/memory.h"
 
 #include <string.h>
@@ -236,6 +237,7 @@ __attribute__((noinline)) static void record_write_kept(struct convoy_record *re
     atomic_store_explicit(&record->kept_count, 0, memory_order_release);
 }
 
+CONVOY_HOT
 void convoy_record_settle(void *user)
 {
     struct convoy_record *record = user;
@@ -254,6 +256,7 @@ void convoy_record_settle(void *user)
     atomic_store_explicit(&record->late, CONVOY_RECORD_WRITTEN, memory_order_release);
 }
 
+CONVOY_HOT
 void convoy_record_keep(void *user)
 {
     struct convoy_record *record = user;
@@ -320,6 +323,7 @@ __attribute__((noinline)) static void record_short_any(struct convoy_record *rec
                       record_has_moved(record, record->form_shape, poll->quick.round.output, entries)));
 }
 
+CONVOY_HOT
 void convoy_record_poll_short(struct convoy_record *record, struct convoy_poll *poll)
 {
     if (__builtin_expect(record->has_form && poll->quick.round.moved == CONVOY_POLL_MOVED_YES, 1)) {
@@ -329,6 +333,7 @@ void convoy_record_poll_short(struct convoy_record *record, struct convoy_poll *
     record_short_any(record, poll);
 }
 
+CONVOY_HOT
 void convoy_record_poll_counts_any(struct convoy_record *record, const struct convoy_poll_result *result)
 {
     struct convoy_operation_stats *stats = &record->stats->operations[record->poll_operation - CONVOY_OPERATION_POLL];

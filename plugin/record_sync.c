@@ -2,6 +2,8 @@
 /* What a group remembers of its sync rounds. */
 #include "record_parts.h"
 
+#include "core/hot.h"
+
 #include <string.h>
 
 /* Statuses that the caller's call got and the round did not. */
@@ -129,6 +131,7 @@ void convoy_record_sync(struct convoy_record *record, const struct convoy_record
     record_count_ok(record, CONVOY_OPERATION_SYNC, 1, round->width * 8u, duration_ns);
 }
 
+CONVOY_HOT
 void convoy_record_sync_short(struct convoy_record *record, const struct convoy_sync_short *round)
 {
     record->late_input = round->row;

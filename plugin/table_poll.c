@@ -5,6 +5,7 @@
 #include "sized.h"
 #include "tables.h"
 
+#include "core/hot.h"
 #include "poll/consensus.h"
 #include "poll/two_level.h"
 
@@ -267,6 +268,7 @@ __attribute__((noinline)) static int32_t reduce_foreign(struct convoy_group *gro
     return status;
 }
 
+CONVOY_HOT
 static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *call, uint64_t timeout_ns,
                             struct convoy_poll_result *result_out, struct convoy_error *error)
 {

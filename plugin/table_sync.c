@@ -5,6 +5,7 @@
 #include "sized.h"
 #include "tables.h"
 
+#include "core/hot.h"
 #include "sync/padding.h"
 #include "sync/quick.h"
 
@@ -221,6 +222,7 @@ static inline int32_t gather_current(struct convoy_group *group, const struct co
     return gather_record(group, result_out, convoy_sync_gather(group->sync, call, timeout_ns, result_out, error));
 }
 
+CONVOY_HOT
 static int32_t table_gather(convoy_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,
                             struct convoy_sync_result *result_out, struct convoy_error *error)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/poll.h"
 
+#include "core/hot.h"
 #include "core/memory.h"
 #include "poll/positional.h"
 #include "poll/result.h"
@@ -243,6 +244,7 @@ LISTS_INLINE bool quick_lists(struct convoy_poll *poll, const struct convoy_poll
     return true;
 }
 
+CONVOY_HOT
 int32_t convoy_poll_reduce(struct convoy_poll *poll, const struct convoy_poll_call *call, uint64_t timeout_ns,
                            struct convoy_poll_result *result, struct convoy_error *error)
 {

@@ -3,6 +3,7 @@
  * are sent, in ascending order of identity. */
 #include "poll/poll.h"
 
+#include "core/hot.h"
 #include "poll/check.h"
 #include "poll/positional.h"
 #include "poll/result.h"
@@ -71,6 +72,7 @@ static void result_write(struct convoy_poll *poll, const struct convoy_quick_rou
     convoy_result_write(poll, result);
 }
 
+CONVOY_HOT
 bool convoy_poll_quick_keyed(struct convoy_poll *poll, const struct convoy_poll_call *call,
                              const struct convoy_quick_call *how, struct convoy_poll_result *result,
                              int32_t *status_out, uint8_t *payload)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "round/call_log.h"
 
+#include "core/hot.h"
 #include "core/memory.h"
 
 #include <stdatomic.h>
@@ -284,6 +285,7 @@ __attribute__((noinline)) static void put_constant(_Atomic uint64_t *to, const s
     }
 }
 
+CONVOY_HOT
 void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_call_form *form,
                               const struct convoy_call_values *values, uint64_t duration_ns)
 {

@@ -3,6 +3,7 @@
  * One look at the open round. The common case is a handful of loads: every cell of this host has arrived and the round
  * is merged at once. A round is complete exactly if no cell is sealed, which is the same for all members.
  */
+#include "core/hot.h"
 #include "round/engine_internal.h"
 #include "round/remote.h"
 
@@ -26,6 +27,7 @@ static void collect_note_seal(struct convoy_engine *engine, uint32_t member, uin
     }
 }
 
+CONVOY_HOT
 static enum collect_view collect_view_of(struct convoy_engine *engine, uint32_t local, uint64_t round)
 {
     uint32_t member = engine->local_members[local];
@@ -113,6 +115,7 @@ int32_t convoy_engine_fail_sealed(struct convoy_engine *engine)
     return convoy_engine_end(engine, status, &error);
 }
 
+CONVOY_HOT
 int32_t convoy_engine_collect(struct convoy_engine *engine)
 {
     if (!convoy_engine_is_open(engine)) {

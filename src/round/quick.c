@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "round/quick_path.h"
 
+#include "core/hot.h"
+
 #include <sched.h>
 
 #define QUICK_YIELDS 16u /* of one round, without a look at the clock */
@@ -41,6 +43,7 @@ static void quick_published(struct convoy_engine *engine)
     atomic_store_explicit(&engine->published_ns, convoy_engine_coarse_ns(), memory_order_relaxed);
 }
 
+CONVOY_HOT
 bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_cell *cell, uint64_t word,
                               const struct convoy_quick_call *call)
 {
@@ -77,6 +80,7 @@ bool convoy_engine_quick_wait(struct convoy_engine *engine, const struct convoy_
 }
 
 /* What other threads, and the whole way, may see of a round that is open. Who is through in a moment is not seen. */
+CONVOY_HOT
 static void quick_leave(struct convoy_engine *engine, const struct convoy_quick *quick)
 {
     convoy_engine_quick_gate(engine, CONVOY_QUICK_NOBODY);
@@ -94,6 +98,7 @@ static void quick_leave(struct convoy_engine *engine, const struct convoy_quick 
     atomic_store_explicit(&engine->is_unread, 1, memory_order_relaxed);
 }
 
+CONVOY_HOT
 enum convoy_quick_end convoy_engine_quick_wait_long(struct convoy_engine *engine, const struct convoy_quick *quick,
                                                     const struct convoy_quick_call *call,
                                                     struct convoy_quick_seen *seen_out, int32_t *status_out)

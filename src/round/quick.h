@@ -79,12 +79,27 @@ void convoy_engine_quick_note(const struct convoy_engine *engine, struct convoy_
  * one; the merge operations take it too. */
 void convoy_engine_quick_shorten(struct convoy_quick *quick, uint32_t payload_bytes);
 
-/* As convoy_engine_begin; NULL: the short way is closed. */
+/* A line that is to be written, and that others may have read last: its ownership is on its way from now on. */
+static inline void convoy_engine_quick_own(const void *line)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("prefetchw %0" : : "m"(*(const char *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
+/* As convoy_engine_begin; NULL: the short way is closed. Others who wait look at the cell all the time, so it has to be
+ * taken from them while the payload is made. */
 static inline uint8_t *convoy_engine_quick_begin(const struct convoy_engine *engine, const struct convoy_quick *quick)
 {
     const struct convoy_quick_front *front = (const struct convoy_quick_front *)(const void *)engine;
     uint32_t generation = atomic_load_explicit(&front->generation, memory_order_relaxed);
-    return generation == quick->generation ? front->payload : NULL;
+    if (generation != quick->generation) {
+        return NULL;
+    }
+    convoy_engine_quick_own(front->payload);
+    return front->payload;
 }
 
 /* The round itself is in round/quick_path.h, so that it becomes a part of its callers. What it leaves to others: */

@@ -15,18 +15,15 @@
 
 #define CONVOY_QUICK_INLINE static inline __attribute__((always_inline))
 
-/* Ownership of the next cell's lines has to come back from the processors of those who have read them, which they will
- * hardly do any more: asked for now, it does so while other things are done. */
+/* For the next cell of this member. Ownership of its lines has to come back from the processors of those who have read
+ * them: asked for now, it does so while other things are done. Not before all have contributed to the round after it:
+ * until then a slower one may still be reading, and would have to fetch what it reads a second time. */
 CONVOY_QUICK_INLINE void quick_claim(const struct convoy_cell *cell, uint32_t payload_bytes)
 {
     const char *line = (const char *)&cell->word;
     const char *end = (const char *)cell->payload + payload_bytes;
     do {
-#if defined(__x86_64__)
-        __asm__ __volatile__("prefetchw %0" : : "m"(*line));
-#else
-        __builtin_prefetch(line, 1);
-#endif
+        convoy_engine_quick_own(line);
         line += CONVOY_LINE_BYTES;
     } while (line < end);
 }
@@ -97,7 +94,6 @@ CONVOY_QUICK_INLINE uint64_t quick_announce(struct convoy_engine *engine, const 
 {
     uint32_t wakes = 0;
     CONVOY_POINT(publish_after_swap);
-    quick_claim(engine->own_cells[(engine->next_round + 1) & 1], quick->payload_bytes);
     if (__builtin_expect(atomic_load(&convoy_segment_head(&engine->segment)->sleepers) != 0, 0)) {
         wakes = convoy_engine_quick_wake(engine);
     }
@@ -182,6 +178,7 @@ CONVOY_QUICK_INLINE enum convoy_quick_end convoy_engine_quick_round(struct convo
         seen = late;
     }
     CONVOY_POINT(collect_complete);
+    quick_claim(engine->own_cells[(engine->next_round + 1) & 1], quick->payload_bytes);
     round_out->payloads = quick_cells(engine, round) + offsetof(struct convoy_cell, payload);
     round_out->stride = 2 * engine->cell_bytes;
     round_out->count = engine->local_count;

@@ -8,6 +8,8 @@
  */
 #include "round/engine_internal.h"
 
+#include "core/hot.h"
+
 #include <sched.h>
 
 #define SEAT_WATCH_NS 10000u /* about two switches among many processes */
@@ -43,6 +45,7 @@ static bool seat_is_watching(const struct convoy_engine *engine, uint64_t round,
     return is_late;
 }
 
+CONVOY_HOT
 void convoy_engine_seat_watch(struct convoy_engine *engine, uint64_t round)
 {
     uint32_t seat = engine->waiting.pauses == 0 && engine->remote == NULL ? seat_take(engine) : 0;

@@ -5,6 +5,7 @@
  * running), then yield, and a futex only after a long idle. How long to yield follows how late peers usually are: who
  * waits longer than the yield window anyway goes to sleep early.
  */
+#include "core/hot.h"
 #include "round/engine_internal.h"
 #include "round/remote.h"
 
@@ -73,6 +74,7 @@ static uint64_t wait_yield_window(const struct convoy_engine *engine)
     return window < most ? window : most;
 }
 
+CONVOY_HOT
 void convoy_engine_wait_learn(struct convoy_engine *engine, uint64_t waited_ns)
 {
     engine->waited.wait_ns += waited_ns;
@@ -115,6 +117,7 @@ static int32_t wait_timed_out(struct convoy_engine *engine)
 }
 
 /* A few looks with pauses in between. */
+CONVOY_HOT
 static int32_t wait_look(struct convoy_engine *engine)
 {
     int32_t status = convoy_engine_collect(engine);
@@ -126,6 +129,7 @@ static int32_t wait_look(struct convoy_engine *engine)
 }
 
 /* Gives the processor to whoever wants it. While nobody does, ever less often. */
+CONVOY_HOT
 static void wait_yield(struct convoy_engine *engine, uint64_t now)
 {
     uint32_t looks = engine->waiting.looks * 2;
@@ -137,6 +141,7 @@ static void wait_yield(struct convoy_engine *engine, uint64_t now)
 }
 
 /* Yields, then sleeps, until the round ends. A look for dead peers every liveness_ms, whichever way it waits. */
+CONVOY_HOT
 static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
 {
     uint64_t started = convoy_now_ns();
@@ -178,6 +183,7 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
     }
 }
 
+CONVOY_HOT
 static int32_t wait_once(struct convoy_engine *engine, uint64_t timeout_ns)
 {
     uint32_t pauses = engine->remote != NULL ? convoy_remote_pauses(engine) : engine->waiting.pauses;
@@ -192,6 +198,7 @@ static int32_t wait_once(struct convoy_engine *engine, uint64_t timeout_ns)
     return wait_slow(engine, timeout_ns);
 }
 
+CONVOY_HOT
 int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_ns)
 {
     if (!engine->waiting.is_settled) {

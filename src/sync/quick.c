@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sync/quick.h"
 
+#include "core/hot.h"
 #include "round/quick_path.h"
 #include "sync/deliver.h"
 #include "sync/sync_parts.h"
@@ -67,6 +68,7 @@ __attribute__((noinline)) static int32_t quick_leave(struct convoy_sync *sync, c
     return convoy_sync_end(sync, round->operation, round->status, round->summary, result, error);
 }
 
+CONVOY_HOT
 enum convoy_quick_end convoy_sync_quick(struct convoy_sync *sync, const struct convoy_sync_call *call,
                                         const struct convoy_quick_call *how, struct convoy_sync_result *result,
                                         struct convoy_sync_short *short_out, int32_t *status_out)
