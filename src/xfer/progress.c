@@ -492,8 +492,8 @@ static void progress_once(struct convoy_xfer *engine, struct pollfd *polls)
     }
     convoy_xfer_lock(engine);
     engine->is_progress_asleep = false;
-    if (polls[1].fd >= 0 && (polls[1].revents & POLLIN) != 0) {
-        drain(engine->wake_fd);
+    if (polls[1].fd >= 0 && (polls[1].revents & POLLIN) != 0 && engine->waiters == 0) {
+        drain(engine->wake_fd); /* else it may say what came after the one that waits had looked */
     }
     note_deaths(engine, polls, peer_count);
     convoy_xfer_shares_step(engine);
