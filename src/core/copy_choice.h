@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which way large copies go on this machine: learnt from those that are made anyway. By classes of sizes each way is tried a
- * few times in turns; from then on the faster one is taken, and the other one tried again now and then, since machines
+ * few times in turns; from then on the fastest one is taken, and the others tried again now and then, since machines
  * change under their guests. Until something was learnt, a size decides that was right wherever it was measured.
  *
  *   class   below 1 MiB    1 to 4 MiB    4 to 16 MiB    16 MiB and more
@@ -13,9 +13,9 @@
 #ifndef CONVOY_CORE_COPY_CHOICE_H
 #define CONVOY_CORE_COPY_CHOICE_H
 
+#include "core/copy.h"
+
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define CONVOY_COPY_CLASSES 3u
@@ -24,18 +24,19 @@
 /* All zero: nothing was learnt. */
 struct convoy_copy_choice {
     struct {
-        _Atomic uint32_t turns;   /* copies that were learnt from */
-        _Atomic uint32_t cost[2]; /* picoseconds a byte of late; [1] = streaming. 0 = never tried */
+        _Atomic uint32_t turns;                  /* copies that were learnt from */
+        _Atomic uint32_t cost[CONVOY_COPY_WAYS]; /* picoseconds a byte of late; 0 = never tried */
     } classes[CONVOY_COPY_CLASSES];
 };
 
-/* The way to go for a copy that is learnt from: stream_from as convoy_copy takes it. */
-size_t convoy_copy_choice_next(struct convoy_copy_choice *choice, size_t bytes);
+/* The way to go for a copy that is learnt from. */
+enum convoy_copy_way convoy_copy_choice_next(struct convoy_copy_choice *choice, size_t bytes);
 
 /* The way to go for one that is not. */
-size_t convoy_copy_choice_best(const struct convoy_copy_choice *choice, size_t bytes);
+enum convoy_copy_way convoy_copy_choice_best(const struct convoy_copy_choice *choice, size_t bytes);
 
-/* stream_from: what next answered. */
-void convoy_copy_choice_learn(struct convoy_copy_choice *choice, size_t bytes, size_t stream_from, uint64_t took_ns);
+/* way: what next answered. */
+void convoy_copy_choice_learn(struct convoy_copy_choice *choice, size_t bytes, enum convoy_copy_way way,
+                              uint64_t took_ns);
 
 #endif

@@ -49,14 +49,15 @@ static bool piece_copy(const struct host *host, const struct convoy_device_copy 
                        const struct convoy_copy_piece *piece, uint64_t before)
 {
     size_t stream_from = host->options.stream_from;
-    size_t threshold = stream_from != 0 && piece->bytes >= stream_from ? 0 : CONVOY_COPY_NEVER;
+    bool is_streaming = stream_from != 0 && piece->bytes >= stream_from;
     for (uint64_t done = 0; done < piece->bytes;) {
         uint64_t left = piece->bytes - done;
         uint64_t chunk = left < host->options.chunk_bytes ? left : host->options.chunk_bytes;
         if (copy_is_stopped(copy)) {
             return false;
         }
-        convoy_copy((uint8_t *)piece->to + done, (const uint8_t *)piece->from + done, (size_t)chunk, threshold);
+        convoy_copy((uint8_t *)piece->to + done, (const uint8_t *)piece->from + done, (size_t)chunk,
+                    is_streaming ? CONVOY_COPY_STREAM : CONVOY_COPY_PLAIN);
         done += chunk;
         mark_publish(&copy->order, before + done);
     }

@@ -1,35 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/states_wide.h"
 
+#include "core/cpu.h"
+
 #if defined(__x86_64__)
 
-#include <cpuid.h>
 #include <immintrin.h>
 
 #define WIDE CONVOY_STATES_WIDE
 #define WITH_AVX2 __attribute__((target("avx2")))
 #define INLINE_AVX2 static inline __attribute__((always_inline, target("avx2")))
 
-/* What the kernel saves of the vector registers. */
-static uint64_t saved_state(void)
-{
-    uint32_t low;
-    uint32_t high;
-    __asm__ __volatile__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (uint64_t)high << 32 | low;
-}
-
-/* Asked of the processor itself: what the compiler offers for it puts a constructor into the library. */
 bool convoy_states_are_wide(void)
 {
-    uint32_t a;
-    uint32_t b;
-    uint32_t c;
-    uint32_t d;
-    if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0 || (saved_state() & 6) != 6) {
-        return false;
-    }
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & bit_AVX2) != 0;
+    return convoy_cpu_has_avx2();
 }
 
 INLINE_AVX2 __m256i block_load(const uint8_t *from)

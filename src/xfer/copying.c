@@ -80,19 +80,19 @@ static bool copy_dense(struct convoy_xfer *engine, struct convoy_xfer_entry *ent
                        const struct convoy_tensor_piece *piece, uint64_t *marked)
 {
     uint8_t *to = (uint8_t *)entry->slot.address + piece->to;
-    size_t stream_from = convoy_copy_choice_next(&engine->copy_choice, piece->bytes);
+    enum convoy_copy_way way = convoy_copy_choice_next(&engine->copy_choice, piece->bytes);
     uint64_t began_ns = piece->bytes >= CONVOY_COPY_LEARN_FROM ? convoy_now_ns() : 0;
     for (uint64_t done = 0; done < piece->bytes;) {
         uint64_t left = piece->bytes - done;
         uint64_t bytes = left < CONVOY_XFER_CHUNK_BYTES ? left : CONVOY_XFER_CHUNK_BYTES;
-        convoy_copy(to + done, piece->from + done, bytes, stream_from);
+        convoy_copy(to + done, piece->from + done, bytes, way);
         done += bytes;
         if (done < piece->bytes && !mark(engine, entry, marked, piece->to + done)) {
             return false;
         }
     }
     if (began_ns != 0) {
-        convoy_copy_choice_learn(&engine->copy_choice, piece->bytes, stream_from, convoy_now_ns() - began_ns);
+        convoy_copy_choice_learn(&engine->copy_choice, piece->bytes, way, convoy_now_ns() - began_ns);
     }
     return true;
 }
@@ -157,7 +157,7 @@ static int32_t await_mark(const struct convoy_xfer_entry *entry, uint64_t done, 
 /* Follows the sender's mark with a copy, from where it was left. */
 static int32_t follow(const struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint8_t *to)
 {
-    size_t stream_from = convoy_copy_choice_best(&engine->copy_choice, entry->payload_bytes);
+    enum convoy_copy_way way = convoy_copy_choice_best(&engine->copy_choice, entry->payload_bytes);
     while (entry->followed_bytes < entry->payload_bytes) {
         uint64_t done = entry->followed_bytes;
         uint64_t ready = 0;
@@ -165,7 +165,7 @@ static int32_t follow(const struct convoy_xfer *engine, struct convoy_xfer_entry
         if (status != CONVOY_OK) {
             return status;
         }
-        if (!convoy_view_read(entry->view, entry->offset + done, to + done, ready - done, stream_from)) {
+        if (!convoy_view_read(entry->view, entry->offset + done, to + done, ready - done, way)) {
             return CONVOY_UNREACHABLE;
         }
         entry->followed_bytes = ready;
@@ -177,15 +177,15 @@ static int32_t follow(const struct convoy_xfer *engine, struct convoy_xfer_entry
 static bool copy_payload(struct convoy_xfer *engine, const struct convoy_xfer_entry *entry, uint8_t *to)
 {
     bool is_there = true;
-    size_t stream_from = convoy_copy_choice_next(&engine->copy_choice, entry->payload_bytes);
+    enum convoy_copy_way way = convoy_copy_choice_next(&engine->copy_choice, entry->payload_bytes);
     uint64_t began_ns = convoy_now_ns();
     if (entry->view == NULL) { /* from an own slot */
-        convoy_copy(to, entry->payload, entry->payload_bytes, stream_from);
+        convoy_copy(to, entry->payload, entry->payload_bytes, way);
     } else {
-        is_there = convoy_view_read(entry->view, entry->offset, to, entry->payload_bytes, stream_from);
+        is_there = convoy_view_read(entry->view, entry->offset, to, entry->payload_bytes, way);
     }
     if (entry->view == NULL || entry->view->pool != NULL) { /* what the kernel copies tells nothing */
-        convoy_copy_choice_learn(&engine->copy_choice, entry->payload_bytes, stream_from, convoy_now_ns() - began_ns);
+        convoy_copy_choice_learn(&engine->copy_choice, entry->payload_bytes, way, convoy_now_ns() - began_ns);
     }
     return is_there;
 }

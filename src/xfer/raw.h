@@ -159,6 +159,6 @@ struct convoy_view_part {
 };
 /* Several at once, up to CONVOY_VIEW_PARTS_MAX. */
 bool convoy_view_read_parts(const struct convoy_view *view, const struct convoy_view_part *parts, uint32_t count,
-                            size_t stream_from);
+                            enum convoy_copy_way way);
 
 #endif

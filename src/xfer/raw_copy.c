@@ -282,8 +282,8 @@ static bool copy_view(const struct convoy_xfer *engine, const struct convoy_raw_
         const struct convoy_raw_part *part = &copy->pieces[i].part;
         parts[count++] = (struct convoy_view_part){part->offset, (void *)(uintptr_t)part->target, part->bytes};
         if (count == CONVOY_VIEW_PARTS_MAX || i + 1 == copy->count) {
-            size_t stream_from = convoy_copy_choice_best(&engine->copy_choice, copy->bytes);
-            if (!convoy_view_read_parts(copy->view, parts, count, stream_from)) {
+            enum convoy_copy_way way = convoy_copy_choice_best(&engine->copy_choice, copy->bytes);
+            if (!convoy_view_read_parts(copy->view, parts, count, way)) {
                 return false;
             }
             count = 0;

@@ -228,23 +228,23 @@ bool convoy_view_try_process(struct convoy_view *view, const struct convoy_intro
     return view->address != 0;
 }
 
-bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from)
+bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, enum convoy_copy_way way)
 {
     if (view->pool == NULL) {
         return read_process(view, view->address + offset, to, bytes);
     }
-    convoy_copy(to, view->pool + (offset - view->base), bytes, stream_from);
+    convoy_copy(to, view->pool + (offset - view->base), bytes, way);
     return true;
 }
 
 bool convoy_view_read_parts(const struct convoy_view *view, const struct convoy_view_part *parts, uint32_t count,
-                            size_t stream_from)
+                            enum convoy_copy_way way)
 {
     if (view->pool == NULL && count > 1 && read_together(view, parts, count)) {
         return true;
     }
     for (uint32_t i = 0; i < count; i++) { /* the same once more does no harm */
-        if (!convoy_view_read(view, parts[i].offset, parts[i].to, parts[i].bytes, stream_from)) {
+        if (!convoy_view_read(view, parts[i].offset, parts[i].to, parts[i].bytes, way)) {
             return false;
         }
     }

@@ -6,6 +6,7 @@
 #ifndef CONVOY_XFER_VIEW_H
 #define CONVOY_XFER_VIEW_H
 
+#include "core/copy.h"
 #include "pool/pool.h"
 #include "xfer/introduce.h"
 
@@ -43,7 +44,8 @@ int32_t convoy_view_open(int pool_fd, int notes_fd, struct convoy_view **view_ou
 /* Whether its pool can be read out of that process, proven by the token there; pid_fd is borrowed. */
 bool convoy_view_try_process(struct convoy_view *view, const struct convoy_introduction *introduction, pid_t pid, int pid_fd);
 /* Copies payload out of it, mapped or not. false: its process is gone, or forbids it. */
-bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes, size_t stream_from);
+bool convoy_view_read(const struct convoy_view *view, uint64_t offset, void *to, uint64_t bytes,
+                      enum convoy_copy_way way);
 bool convoy_view_has_token(const struct convoy_view *view, const uint8_t token[CONVOY_INTRODUCE_TOKEN_BYTES]);
 void convoy_view_put(struct convoy_view *view);
 /* Nothing reads it any more. [no lock] */

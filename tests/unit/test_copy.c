@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies: every length and alignment around the sizes where the way changes, and nothing beyond. */
+/* Copies: every way, length and alignment, and nothing beyond. */
 #include "core/copy.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #define ROOM 1024u
 
-static void check(size_t to_at, size_t from_at, size_t bytes, size_t stream_from)
+static void check(size_t to_at, size_t from_at, size_t bytes, enum convoy_copy_way way)
 {
     uint8_t from[ROOM];
     uint8_t to[ROOM];
@@ -19,7 +19,7 @@ static void check(size_t to_at, size_t from_at, size_t bytes, size_t stream_from
         from[i] = (uint8_t)(i * 37 + bytes);
     }
     memset(to, 0xee, sizeof to);
-    convoy_copy(to + to_at, from + from_at, bytes, stream_from);
+    convoy_copy(to + to_at, from + from_at, bytes, way);
     assert_memory_equal(to + to_at, from + from_at, bytes);
     for (size_t i = 0; i < ROOM; i++) {
         if (i < to_at || i >= to_at + bytes) {
@@ -33,10 +33,10 @@ static void test_copy_every_length_and_alignment(void **state)
     (void)state;
     for (size_t bytes = 0; bytes < 300; bytes++) {
         for (size_t at = 0; at < 64; at += bytes % 7 + 1) {
-            check(100 + at, 70 + at % 16, bytes, 0);
-            check(100 + at, 70, bytes, CONVOY_COPY_NEVER);
-            check(100, 70 + at, bytes, bytes);
-            check(100, 70, bytes, bytes + 1);
+            for (uint32_t way = 0; way < CONVOY_COPY_WAYS; way++) {
+                check(100 + at, 70 + at % 16, bytes, (enum convoy_copy_way)way);
+                check(100, 70 + at, bytes, (enum convoy_copy_way)way);
+            }
         }
     }
 }
@@ -44,9 +44,15 @@ static void test_copy_every_length_and_alignment(void **state)
 static void test_copy_nothing_touches_nothing(void **state)
 {
     (void)state;
-    convoy_copy(NULL, NULL, 0, 0);
-    convoy_copy(NULL, NULL, 0, CONVOY_COPY_NEVER);
-    convoy_copy_stream(NULL, NULL, 0);
+    for (uint32_t way = 0; way < CONVOY_COPY_WAYS; way++) {
+        convoy_copy(NULL, NULL, 0, (enum convoy_copy_way)way);
+    }
+}
+
+static void test_copy_plain_way_is_always_there(void **state)
+{
+    (void)state;
+    assert_true(convoy_copy_can(CONVOY_COPY_PLAIN));
 }
 
 int main(void)
@@ -54,6 +60,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copy_every_length_and_alignment),
         cmocka_unit_test(test_copy_nothing_touches_nothing),
+        cmocka_unit_test(test_copy_plain_way_is_always_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
