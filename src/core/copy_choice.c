@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/copy_choice.h"
 
-#define FIRST_TRIES 4u   /* of each way, in turns */
+#define FIRST_TRIES 2u   /* of each way, in turns */
 #define AGAIN_EVERY 256u /* copies, then another way is tried once */
+#define CLEARLY 20u      /* by a twentieth */
 
 static size_t class_of(size_t bytes)
 {
@@ -14,11 +15,12 @@ static enum convoy_copy_way possible(uint32_t way)
     return convoy_copy_can((enum convoy_copy_way)way) ? (enum convoy_copy_way)way : CONVOY_COPY_PLAIN;
 }
 
-/* The cheapest of those that were tried, unless the usual one was not. */
+/* The usual way, unless another one was clearly faster: no two copies take equally long. */
 static enum convoy_copy_way best_of(const struct convoy_copy_choice *choice, size_t class)
 {
     enum convoy_copy_way best = possible(class != 0 ? CONVOY_COPY_STREAM : CONVOY_COPY_PLAIN);
     uint32_t least = atomic_load_explicit(&choice->classes[class].cost[best], memory_order_relaxed);
+    least -= least / CLEARLY;
     for (uint32_t way = 0; way < CONVOY_COPY_WAYS && least != 0; way++) {
         uint32_t cost = atomic_load_explicit(&choice->classes[class].cost[way], memory_order_relaxed);
         if (cost != 0 && cost < least) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which way large copies go on this machine: learnt from those that are made anyway. By classes of sizes each way is tried a
- * few times in turns; from then on the fastest one is taken, and the others tried again now and then, since machines
- * change under their guests. Until something was learnt, a size decides that was right wherever it was measured.
+ * few times in turns; from then on the usual one is taken unless another one is clearly faster, and all are tried again now
+ * and then, since machines change under their guests. The usual one depends on the size alone.
  *
  *   class   below 1 MiB    1 to 4 MiB    4 to 16 MiB    16 MiB and more
- *   before  plain          plain         streaming      streaming
- *   later   plain          learnt        learnt         learnt
+ *   usual   plain          plain         streaming      streaming
+ *   learnt  -              yes           yes            yes
  *
  * [any thread; a guess that two threads make at once is as good as another]
  */

@@ -13,6 +13,7 @@
 
 #define LOOKS_BEFORE_YIELD 64u
 #define LOOKS_OF_A_TURN 2048u
+#define WAY_BYTES_MIN 4096u /* less is always copied the plain way: the others take longer to begin */
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -77,49 +78,68 @@ static bool mark(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, ui
 
 /* One tensor in chunks, so that a reader can follow. false: given up. */
 static bool copy_dense(struct convoy_xfer *engine, struct convoy_xfer_entry *entry,
-                       const struct convoy_tensor_piece *piece, uint64_t *marked)
+                       const struct convoy_tensor_piece *piece, enum convoy_copy_way way, uint64_t *marked)
 {
     uint8_t *to = (uint8_t *)entry->slot.address + piece->to;
-    enum convoy_copy_way way = convoy_copy_choice_next(&engine->copy_choice, piece->bytes);
-    uint64_t began_ns = piece->bytes >= CONVOY_COPY_LEARN_FROM ? convoy_now_ns() : 0;
     for (uint64_t done = 0; done < piece->bytes;) {
         uint64_t left = piece->bytes - done;
         uint64_t bytes = left < CONVOY_XFER_CHUNK_BYTES ? left : CONVOY_XFER_CHUNK_BYTES;
-        convoy_copy(to + done, piece->from + done, bytes, way);
+        convoy_copy(to + done, piece->from + done, bytes, bytes < WAY_BYTES_MIN ? CONVOY_COPY_PLAIN : way);
         done += bytes;
         if (done < piece->bytes && !mark(engine, entry, marked, piece->to + done)) {
             return false;
         }
     }
-    if (began_ns != 0) {
-        convoy_copy_choice_learn(&engine->copy_choice, piece->bytes, way, convoy_now_ns() - began_ns);
-    }
     return true;
 }
 
-static void copy_stage(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+/* false: given up. */
+static bool copy_pieces(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, enum convoy_copy_way way)
 {
     uint8_t *slot = entry->slot.address;
     uint64_t marked = 0;
-    for (uint32_t i = 0; i < entry->piece_count && !entry->device.is_done; i++) {
+    for (uint32_t i = 0; i < entry->piece_count; i++) {
         const struct convoy_tensor_piece *piece = &entry->pieces[i];
         if (piece->bytes == 0) {
             continue;
         }
         if (piece->rank != 0) {
             convoy_copy_strided(slot + piece->to, piece);
-        } else if (!copy_dense(engine, entry, piece, &marked)) {
-            return;
+        } else if (!copy_dense(engine, entry, piece, way, &marked)) {
+            return false;
         }
         uint64_t end = convoy_copy_clear_gap(slot, piece->to + piece->bytes, entry->payload_bytes);
-        if (i + 1 < entry->piece_count) { /* the last mark is the state's */
-            if (!mark(engine, entry, &marked, end)) {
-                return;
-            }
+        bool is_last = i + 1 == entry->piece_count; /* the last mark is the state's */
+        if (!is_last && !mark(engine, entry, &marked, end)) {
+            return false;
         }
     }
+    return true;
+}
+
+/* Copies element by element say nothing of how fast whole ones are. */
+static bool is_dense(const struct convoy_xfer_entry *entry)
+{
+    uint32_t dense = 0;
+    while (dense < entry->piece_count && entry->pieces[dense].rank == 0) {
+        dense++;
+    }
+    return dense == entry->piece_count;
+}
+
+/* All tensors of a payload go the same way, as if they were one. */
+static void copy_stage(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    enum convoy_copy_way way = convoy_copy_choice_next(&engine->copy_choice, entry->payload_bytes);
+    uint64_t began_ns = entry->payload_bytes >= CONVOY_COPY_LEARN_FROM ? convoy_now_ns() : 0;
+    if (!entry->device.is_done && !copy_pieces(engine, entry, way)) {
+        return;
+    }
+    if (began_ns != 0 && !entry->device.is_done && is_dense(entry)) {
+        convoy_copy_choice_learn(&engine->copy_choice, entry->payload_bytes, way, convoy_now_ns() - began_ns);
+    }
     if (entry->is_checksummed) {
-        entry->checksum = XXH3_64bits(slot, entry->payload_bytes);
+        entry->checksum = XXH3_64bits(entry->slot.address, entry->payload_bytes);
     }
 }
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #define MIB CONVOY_COPY_LEARN_FROM
-#define FIRST_TURNS 12u /* four of each way */
+#define FIRST_TURNS 6u /* two of each way */
 #define AGAIN_EVERY 256u
 
 /* How long a copy takes by each way, on some machine. */
@@ -96,6 +96,21 @@ static void test_choice_takes_the_fastest_way_and_tries_the_others_now_and_then(
 }
 
 /* What is slow now is found out by itself, what became fast by its next trial. */
+/* What is only a little faster changes nothing. */
+static void test_choice_stays_with_the_usual_way(void **state)
+{
+    (void)state;
+    static const struct machine machine = {{1000000, 980000, 1050000}};
+    static const struct machine other = {{980000, 1050000, 1000000}};
+    struct convoy_copy_choice choice = {0};
+    (void)copy_often(&choice, MIB, 100, &machine);
+    assert_int_equal(convoy_copy_choice_best(&choice, MIB), CONVOY_COPY_PLAIN);
+    if (convoy_copy_can(CONVOY_COPY_STREAM)) {
+        (void)copy_often(&choice, 16 * MIB, 100, &other);
+        assert_int_equal(convoy_copy_choice_best(&choice, 16 * MIB), CONVOY_COPY_STREAM);
+    }
+}
+
 static void test_choice_follows_a_machine_that_changes(void **state)
 {
     (void)state;
@@ -136,6 +151,7 @@ int main(void)
         cmocka_unit_test(test_choice_before_anything_is_known),
         cmocka_unit_test(test_choice_small_copies_are_plain_and_teach_nothing),
         cmocka_unit_test(test_choice_takes_the_fastest_way_and_tries_the_others_now_and_then),
+        cmocka_unit_test(test_choice_stays_with_the_usual_way),
         cmocka_unit_test(test_choice_follows_a_machine_that_changes),
         cmocka_unit_test(test_choice_holds_the_strangest_times),
     };
