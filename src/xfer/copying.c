@@ -13,6 +13,7 @@
 
 #define LOOKS_BEFORE_YIELD 64u
 #define LOOKS_OF_A_TURN 2048u
+#define PUSH_STEP_BYTES (1u << 20) /* what is pushed while it is staged goes in such steps */
 #define WAY_BYTES_MIN 4096u /* less is always copied the plain way: the others take longer to begin */
 
 #define XXH_INLINE_ALL
@@ -67,10 +68,11 @@ static bool mark(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, ui
     if (now - *before < CONVOY_XFER_CHUNK_BYTES) {
         return true;
     }
+    bool is_step = now / PUSH_STEP_BYTES != *before / PUSH_STEP_BYTES;
     bool is_wanted = atomic_compare_exchange_strong_explicit(convoy_xfer_stage_mark(entry), before, now,
                                                              memory_order_release, memory_order_relaxed);
     *before = is_wanted ? now : *before;
-    if (is_wanted && entry->is_followed) {
+    if (is_wanted && entry->is_followed && is_step) {
         convoy_far_staged(engine);
     }
     return is_wanted;

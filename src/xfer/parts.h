@@ -57,7 +57,7 @@ extern const struct convoy_lane convoy_lane_near;
 #define CONVOY_XFER_NOBODY UINT32_MAX /* no entry, no peer */
 #define CONVOY_XFER_INLINE_BYTES (256u << 10) /* copied at once by whoever comes; more goes to the copier or a waiter */
 #define CONVOY_XFER_EARLY_BYTES (1u << 20)  /* from here on a send with a stage of its own is offered before it is staged */
-#define CONVOY_XFER_CHUNK_BYTES (1u << 20)  /* that the mark moves by */
+#define CONVOY_XFER_CHUNK_BYTES (128u << 10) /* that the mark moves by: in a cache of its own until its reader comes */
 #define CONVOY_XFER_DIALS 16u
 #define CONVOY_XFER_TIMELINE 256u /* requests that ended, kept for the timeline */
 
