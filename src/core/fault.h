@@ -175,6 +175,7 @@
     X(number_before_entry)                                                                                             \
     X(produced_believed)           /* instead of the entry's own number */                                             \
     X(overlap_not_checked)                                                                                             \
+    X(known_shape_ignored)                                                                                             \
     X(end_not_checked)                                                                                                 \
     X(last_holes_lost)             /* a list ends behind its last tensor */
 

@@ -20,13 +20,15 @@ static char *take_room(struct convoy_manifest_room *room, size_t bytes)
     if (room == NULL) {
         return convoy_memory_zalloc(bytes);
     }
+    room->known = NULL;
     if (room->bytes < bytes) {
         void *memory = convoy_memory_zalloc(bytes);
         if (memory == NULL) {
             return NULL;
         }
         convoy_memory_free(room->memory);
-        *room = (struct convoy_manifest_room){.memory = memory, .bytes = bytes};
+        room->memory = memory;
+        room->bytes = bytes;
         return memory;
     }
     memset(room->memory, 0, bytes);
@@ -57,6 +59,13 @@ struct convoy_manifest *convoy_manifest_create(uint32_t count, uint32_t list_cou
                                                char **text_out)
 {
     return convoy_manifest_create_in(NULL, count, list_count, text_bytes, text_out);
+}
+
+void convoy_manifest_room_free(struct convoy_manifest_room *room)
+{
+    convoy_memory_free(room->memory);
+    convoy_memory_free(room->image);
+    *room = (struct convoy_manifest_room){.memory = NULL};
 }
 
 void convoy_manifest_destroy(struct convoy_manifest *manifest)

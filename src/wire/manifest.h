@@ -55,6 +55,8 @@ struct convoy_manifest {
     uint32_t count;
     uint32_t list_count;
     uint64_t payload_bytes; /* highest end of a tensor; 0 = nothing to move */
+    const uint8_t *image;   /* its binary form, where that is known (manifest_binary.h); NULL = it is not */
+    size_t image_bytes;
 };
 
 /* One allocation for a manifest of this size, zeroed, and text_bytes of room for names. NULL: no memory. Both counts
@@ -63,11 +65,25 @@ struct convoy_manifest *convoy_manifest_create(uint32_t count, uint32_t list_cou
                                                char **text_out);
 void convoy_manifest_destroy(struct convoy_manifest *manifest);
 
-/* Memory for one manifest after the other. All zero is a valid start; memory is freed by its owner (convoy_memory_free). */
+/*
+ * Memory for one manifest after the other. It remembers the last one with its binary form: what a host sends is mostly
+ * named and shaped as what it sent before, and then nothing is laid out, checked or decoded anew. All zero is a valid
+ * start.
+ */
 struct convoy_manifest_room {
     void *memory;
     size_t bytes;
+    uint8_t *image;
+    size_t image_room;
+    struct convoy_manifest *known; /* in memory, with image; NULL = none */
+    uint32_t known_lists;          /* of them so many were given by whoever laid it out; CONVOY_MANIFEST_CAME = it came as
+                                      bytes */
 };
+
+#define CONVOY_MANIFEST_CAME UINT32_MAX
+
+/* Not the room itself. */
+void convoy_manifest_room_free(struct convoy_manifest_room *room);
 
 /* As create, but in the room, which grows where it must: not to be destroyed, and void when the room is used again.
  * room NULL: as create. */

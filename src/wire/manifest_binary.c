@@ -2,6 +2,7 @@
 #include "wire/manifest_binary.h"
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/reader.h"
 #include "wire/dtype.h"
 
@@ -81,6 +82,9 @@ static bool count_all(const struct convoy_manifest *manifest, struct binary_head
 size_t convoy_manifest_binary_bytes(const struct convoy_manifest *manifest)
 {
     struct binary_head head;
+    if (manifest->image != NULL) {
+        return manifest->image_bytes;
+    }
     return count_all(manifest, &head) ? head.length : 0;
 }
 
@@ -147,6 +151,11 @@ int32_t convoy_manifest_binary_put(const struct convoy_manifest *manifest, uint8
                                    size_t *length_out, struct convoy_error *error)
 {
     struct binary_head head;
+    if (manifest->image != NULL && manifest->image_bytes <= capacity) {
+        memcpy(out, manifest->image, manifest->image_bytes);
+        *length_out = manifest->image_bytes;
+        return CONVOY_OK;
+    }
     if (!count_all(manifest, &head)) {
         return convoy_error_set(error, CONVOY_INVARIANT, "manifest: passed its check with lengths out of bounds");
     }
@@ -164,6 +173,46 @@ int32_t convoy_manifest_binary_put(const struct convoy_manifest *manifest, uint8
         put_list(&manifest->lists[i], out, &cursor);
     }
     return CONVOY_OK;
+}
+
+/* -- remembering --------------------------------------------------------------------------------------------------- */
+
+static bool image_grow(struct convoy_manifest_room *room, size_t bytes)
+{
+    if (room->image_room < bytes) {
+        uint8_t *image = convoy_memory_zalloc(bytes);
+        if (image == NULL) {
+            return false;
+        }
+        convoy_memory_free(room->image);
+        room->image = image;
+        room->image_room = bytes;
+    }
+    return true;
+}
+
+static void know(struct convoy_manifest_room *room, struct convoy_manifest *manifest, size_t bytes, uint32_t given)
+{
+    manifest->image = room->image;
+    manifest->image_bytes = bytes;
+    room->known = manifest;
+    room->known_lists = given;
+}
+
+void convoy_manifest_remember(struct convoy_manifest_room *room, struct convoy_manifest *manifest, uint32_t given)
+{
+    size_t bytes = convoy_manifest_binary_bytes(manifest);
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    if (bytes != 0 && image_grow(room, bytes) &&
+        convoy_manifest_binary_put(manifest, room->image, bytes, &bytes, &error) == CONVOY_OK) {
+        know(room, manifest, bytes, given);
+    }
+}
+
+static bool is_known(const struct convoy_manifest_room *room, const uint8_t *bytes, size_t length)
+{
+    return room != NULL && room->known != NULL && room->known->image_bytes == length &&
+           memcmp(room->image, bytes, length) == 0;
 }
 
 /* -- decode -------------------------------------------------------------------------------------------------------- */
@@ -272,6 +321,10 @@ int32_t convoy_manifest_binary_decode_in(const uint8_t *bytes, size_t length, st
 {
     struct binary_head head = {0};
     char *names = NULL;
+    if (is_known(room, bytes, length)) {
+        *manifest_out = room->known;
+        return CONVOY_OK;
+    }
     int32_t status = take_head(bytes, length, &head, error);
     if (status != CONVOY_OK) {
         return status;
@@ -296,6 +349,10 @@ int32_t convoy_manifest_binary_decode_in(const uint8_t *bytes, size_t length, st
             convoy_manifest_destroy(manifest);
         }
         return status;
+    }
+    if (room != NULL && image_grow(room, length)) {
+        memcpy(room->image, bytes, length);
+        know(room, manifest, length, CONVOY_MANIFEST_CAME);
     }
     *manifest_out = manifest;
     return CONVOY_OK;

@@ -43,12 +43,17 @@ int32_t convoy_manifest_binary_encode(const struct convoy_manifest *manifest, ui
 int32_t convoy_manifest_binary_put(const struct convoy_manifest *manifest, uint8_t *out, size_t capacity,
                                    size_t *length_out, struct convoy_error *error);
 
+/* Remembers a manifest that was laid out in the room, of whose lists `given` were given: from now on it has its image. Where
+ * there is no memory for that it is not remembered. */
+void convoy_manifest_remember(struct convoy_manifest_room *room, struct convoy_manifest *manifest, uint32_t given);
+
 /* Exactly `length` untrusted bytes into one allocation (at most 6 times as large), checked. VERSION_MISMATCH; MALFORMED
  * or LIMIT with the path; NO_MEMORY. gives (convoy_manifest_destroy) */
 int32_t convoy_manifest_binary_decode(const uint8_t *bytes, size_t length, struct convoy_manifest **manifest_out,
                                       struct convoy_error *error);
 
-/* The same in a room (convoy_manifest_create_in): nothing is given. */
+/* The same in a room (convoy_manifest_create_in): nothing is given. The same bytes as the last ones there were checked
+ * already. */
 int32_t convoy_manifest_binary_decode_in(const uint8_t *bytes, size_t length, struct convoy_manifest_room *room,
                                          struct convoy_manifest **manifest_out, struct convoy_error *error);
 

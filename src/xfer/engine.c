@@ -297,7 +297,7 @@ static void destroy(struct convoy_xfer *engine)
     }
     for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_count; i++) {
         convoy_memory_free(engine->entries[i].room);
-        convoy_memory_free(engine->entries[i].manifest_room.memory);
+        convoy_manifest_room_free(&engine->entries[i].manifest_room);
         convoy_memory_free(engine->entries[i].pieces);
         convoy_extents_free(&engine->entries[i].written);
         convoy_memory_free(engine->entries[i].device_pieces);

@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "core/utf8.h"
 #include "wire/dtype.h"
+#include "wire/manifest_binary.h"
 #include "wire/scalars.h"
 #include "xfer/device_jobs.h"
 
@@ -138,6 +139,38 @@ static void fill_lists(struct convoy_manifest *manifest, const struct convoy_sta
     }
 }
 
+static bool is_known_tensor(const struct convoy_tensor *tensor, const struct convoy_tensor_source *source,
+                            const struct convoy_dtype *dtype)
+{
+    int32_t list_index = (source->flags & CONVOY_TENSOR_LISTED) != 0 ? (int32_t)source->list_index : -1;
+    bool is_alike = tensor->name_length == source->name_length && tensor->rank == source->rank &&
+                    tensor->list_index == list_index && memcmp(tensor->name, source->name, source->name_length) == 0 &&
+                    tensor->dtype == (dtype != NULL ? dtype->id : CONVOY_DTYPE_OPAQUE);
+    for (uint32_t d = 0; is_alike && d < source->rank; d++) {
+        is_alike = tensor->shape[d] == source->shape[d] || CONVOY_MUTATED(known_shape_ignored);
+    }
+    return is_alike && (dtype != NULL || (tensor->bytes == source->bytes &&
+                                          tensor->dtype_name_length == source->dtype_length &&
+                                          memcmp(tensor->dtype_name, source->dtype, source->dtype_length) == 0));
+}
+
+/* Whether the last manifest in the room was made of the same names, types, shapes and lists. */
+static bool is_known(const struct convoy_manifest_room *room, const struct convoy_stage *stage)
+{
+    const struct convoy_manifest *known = room->known;
+    const struct convoy_dtype *dtype = NULL;
+    bool is_alike = known != NULL && known->count == stage->tensor_count && room->known_lists == stage->list_count;
+    for (size_t i = 0; is_alike && i < stage->list_count; i++) {
+        is_alike = known->lists[i].length == stage->lists[i].length &&
+                   is_same_name(&known->lists[i], stage->lists[i].name, stage->lists[i].name_length);
+    }
+    for (size_t i = 0; is_alike && i < stage->tensor_count; i++) {
+        dtype = find_dtype(&stage->tensors[i], i != 0 ? &stage->tensors[i - 1] : NULL, dtype);
+        is_alike = is_known_tensor(&known->tensors[i], &stage->tensors[i], dtype);
+    }
+    return is_alike;
+}
+
 static int32_t make_manifest(const struct convoy_stage *stage, struct convoy_manifest_room *manifest_room,
                              struct convoy_manifest **manifest_out, struct convoy_error *error)
 {
@@ -159,6 +192,10 @@ static int32_t make_manifest(const struct convoy_stage *stage, struct convoy_man
         }
         text_bytes += stage->lists[i].name_length;
     }
+    if (is_known(manifest_room, stage)) {
+        *manifest_out = manifest_room->known;
+        return CONVOY_OK;
+    }
     struct convoy_manifest *manifest =
         convoy_manifest_create_in(manifest_room, (uint32_t)stage->tensor_count, (uint32_t)stage->list_count + listed,
                                   text_bytes + 1, &room);
@@ -172,7 +209,11 @@ static int32_t make_manifest(const struct convoy_stage *stage, struct convoy_man
     }
     fill_lists(manifest, stage, &room);
     *manifest_out = manifest;
-    return convoy_manifest_layout(manifest, error);
+    int32_t status = convoy_manifest_layout(manifest, error);
+    if (status == CONVOY_OK) {
+        convoy_manifest_remember(manifest_room, manifest, (uint32_t)stage->list_count);
+    }
+    return status;
 }
 
 /* -- the pieces to copy -------------------------------------------------------------------------------------------- */

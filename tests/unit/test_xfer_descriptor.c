@@ -266,6 +266,6 @@ int main(void)
         cmocka_unit_test(test_xfer_descriptor_digests_are_never_zero),
     };
     int failed = cmocka_run_group_tests_name("xfer_descriptor", tests, NULL, NULL);
-    convoy_memory_free(room.memory);
+    convoy_manifest_room_free(&room);
     return failed;
 }
