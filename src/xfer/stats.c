@@ -52,6 +52,7 @@ static void add_send(struct convoy_xfer *engine, const struct convoy_xfer_entry 
 void convoy_xfer_record(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     struct convoy_xfer_past *past = &engine->past[engine->past_count++ % CONVOY_XFER_TIMELINE];
+    const size_t most = sizeof past->request - 1;
     entry->past = engine->past_count;
     *past = (struct convoy_xfer_past){
         .kind = entry->kind,
@@ -62,7 +63,7 @@ void convoy_xfer_record(struct convoy_xfer *engine, struct convoy_xfer_entry *en
         .bytes = entry->payload_bytes,
     };
     memcpy(past->times_ns, entry->times_ns, sizeof past->times_ns);
-    (void)snprintf(past->request, sizeof past->request, "%.63s", entry->request);
+    memcpy(past->request, entry->request, entry->request_length < most ? entry->request_length : most);
     if (entry->state == CONVOY_TRANSFER_STAGED) {
         add(engine, entry, CONVOY_XFER_PHASE_stage, CONVOY_TIME_READY, CONVOY_TIME_STAGED);
     } else if (entry->state == CONVOY_TRANSFER_SENT) {
