@@ -15,10 +15,16 @@ static enum convoy_copy_way possible(uint32_t way)
     return convoy_copy_can((enum convoy_copy_way)way) ? (enum convoy_copy_way)way : CONVOY_COPY_PLAIN;
 }
 
-/* The usual way, unless another one was clearly faster: no two copies take equally long. */
-static enum convoy_copy_way best_of(const struct convoy_copy_choice *choice, size_t class)
+enum convoy_copy_way convoy_copy_choice_usual(size_t bytes)
 {
-    enum convoy_copy_way best = possible(class != 0 ? CONVOY_COPY_STREAM : CONVOY_COPY_PLAIN);
+    return possible(bytes < CONVOY_COPY_LEARN_FROM || class_of(bytes) == 0 ? CONVOY_COPY_PLAIN : CONVOY_COPY_STREAM);
+}
+
+/* The usual way, unless another one was clearly faster: no two copies take equally long. */
+static enum convoy_copy_way best_of(const struct convoy_copy_choice *choice, size_t bytes)
+{
+    size_t class = class_of(bytes);
+    enum convoy_copy_way best = convoy_copy_choice_usual(bytes);
     uint32_t least = atomic_load_explicit(&choice->classes[class].cost[best], memory_order_relaxed);
     least -= least / CLEARLY;
     for (uint32_t way = 0; way < CONVOY_COPY_WAYS && least != 0; way++) {
@@ -33,7 +39,7 @@ static enum convoy_copy_way best_of(const struct convoy_copy_choice *choice, siz
 
 enum convoy_copy_way convoy_copy_choice_best(const struct convoy_copy_choice *choice, size_t bytes)
 {
-    return bytes < CONVOY_COPY_LEARN_FROM ? CONVOY_COPY_PLAIN : best_of(choice, class_of(bytes));
+    return bytes < CONVOY_COPY_LEARN_FROM ? CONVOY_COPY_PLAIN : best_of(choice, bytes);
 }
 
 enum convoy_copy_way convoy_copy_choice_next(struct convoy_copy_choice *choice, size_t bytes)
@@ -46,7 +52,7 @@ enum convoy_copy_way convoy_copy_choice_next(struct convoy_copy_choice *choice, 
     if (turns < FIRST_TRIES * CONVOY_COPY_WAYS) {
         return possible(turns % CONVOY_COPY_WAYS);
     }
-    return turns % AGAIN_EVERY == 0 ? possible(turns / AGAIN_EVERY % CONVOY_COPY_WAYS) : best_of(choice, class);
+    return turns % AGAIN_EVERY == 0 ? possible(turns / AGAIN_EVERY % CONVOY_COPY_WAYS) : best_of(choice, bytes);
 }
 
 void convoy_copy_choice_learn(struct convoy_copy_choice *choice, size_t bytes, enum convoy_copy_way way,

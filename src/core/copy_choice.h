@@ -29,6 +29,9 @@ struct convoy_copy_choice {
     } classes[CONVOY_COPY_CLASSES];
 };
 
+/* The usual way. */
+enum convoy_copy_way convoy_copy_choice_usual(size_t bytes);
+
 /* The way to go for a copy that is learnt from. */
 enum convoy_copy_way convoy_copy_choice_next(struct convoy_copy_choice *choice, size_t bytes);
 

@@ -14,6 +14,7 @@
 #define LOOKS_BEFORE_YIELD 64u
 #define LOOKS_OF_A_TURN 2048u
 #define PUSH_STEP_BYTES (1u << 20) /* what is pushed while it is staged goes in such steps */
+#define FOLLOWED_USUALLY_FROM (4u << 20) /* more than stays in the caches until the reader comes */
 #define WAY_BYTES_MIN 4096u /* less is always copied the plain way: the others take longer to begin */
 
 #define XXH_INLINE_ALL
@@ -129,15 +130,23 @@ static bool is_dense(const struct convoy_xfer_entry *entry)
     return dense == entry->piece_count;
 }
 
+/* What is the fastest for this copy alone may slow down one that follows it, of which nothing is known here. */
+static bool is_learnt(const struct convoy_xfer_entry *entry)
+{
+    return entry->payload_bytes >= CONVOY_COPY_LEARN_FROM && !entry->device.is_done &&
+           !(entry->is_early && entry->payload_bytes >= FOLLOWED_USUALLY_FROM) && is_dense(entry);
+}
+
 /* All tensors of a payload go the same way, as if they were one. */
 static void copy_stage(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    enum convoy_copy_way way = convoy_copy_choice_next(&engine->copy_choice, entry->payload_bytes);
-    uint64_t began_ns = entry->payload_bytes >= CONVOY_COPY_LEARN_FROM ? convoy_now_ns() : 0;
+    uint64_t began_ns = is_learnt(entry) ? convoy_now_ns() : 0;
+    enum convoy_copy_way way = began_ns != 0 ? convoy_copy_choice_next(&engine->copy_choice, entry->payload_bytes)
+                                             : convoy_copy_choice_usual(entry->payload_bytes);
     if (!entry->device.is_done && !copy_pieces(engine, entry, way)) {
         return;
     }
-    if (began_ns != 0 && !entry->device.is_done && is_dense(entry)) {
+    if (began_ns != 0) {
         convoy_copy_choice_learn(&engine->copy_choice, entry->payload_bytes, way, convoy_now_ns() - began_ns);
     }
     if (entry->is_checksummed) {

@@ -143,7 +143,7 @@ struct convoy_xfer_entry {
     bool is_followed; /* stage: it is pushed to another host while it is copied */
     bool is_note_due; /* send to a far peer: its descriptor follows when it is staged */
     bool is_return_due; /* send to a far peer: it is given back when its source is not read any more */
-    bool is_early;    /* load: from what is still being staged */
+    bool is_early;    /* load: from what is still being staged; stage: a reader on this host may follow its copy */
     _Atomic bool must_stop; /* load: its copy need not go on */
     enum convoy_reference reference; /* send: what keeps the payload */
     const _Atomic uint64_t *mark;    /* load: how far it is staged */

@@ -69,7 +69,9 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
                                entry->error.text);
         return;
     }
-    if (is_early && engine->peers[entry->peer].lane->is_far) {
+    if (is_early && !engine->peers[entry->peer].lane->is_far) {
+        engine->entries[entry->source].is_early = true;
+    } else if (is_early) {
         engine->entries[entry->source].is_followed = true;
     }
     entry->slot = stage->slot;

@@ -44,6 +44,9 @@ static void test_choice_before_anything_is_known(void **state)
     (void)state;
     struct convoy_copy_choice choice = {0};
     enum convoy_copy_way streaming = convoy_copy_can(CONVOY_COPY_STREAM) ? CONVOY_COPY_STREAM : CONVOY_COPY_PLAIN;
+    assert_int_equal(convoy_copy_choice_usual(0), CONVOY_COPY_PLAIN);
+    assert_int_equal(convoy_copy_choice_usual(4 * MIB - 1), CONVOY_COPY_PLAIN);
+    assert_int_equal(convoy_copy_choice_usual(4 * MIB), streaming);
     assert_int_equal(convoy_copy_choice_best(&choice, 0), CONVOY_COPY_PLAIN);
     assert_int_equal(convoy_copy_choice_best(&choice, MIB - 1), CONVOY_COPY_PLAIN);
     assert_int_equal(convoy_copy_choice_best(&choice, MIB), CONVOY_COPY_PLAIN);
