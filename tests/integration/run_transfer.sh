@@ -106,6 +106,7 @@ report pipeline_of_no_requests_writes_nothing "$(ls "$work/zero" | grep safetens
 fails pipeline_missing_file_is_named 'opening .*/gone.safetensors: No such file' \
     "${run[@]}" --tensors "$work/gone.safetensors" --out "$work/gone"
 fails pipeline_file_that_is_none_is_refused 'trace.jsonl' "${run[@]}" --tensors "$trace" --out "$work/bad"
+report pipeline_file_that_is_none_starts_nothing "$(ls -d "$work/bad" 2>/dev/null)"
 fails pipeline_unwritable_trace_is_named 'writing --trace-out /nowhere/t.json' \
     "${run[@]}" --trace-out /nowhere/t.json --out "$work/unwritable"
 
