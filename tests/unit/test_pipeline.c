@@ -165,7 +165,9 @@ static void test_pipeline_stops_at_its_deadline(void **state)
     run();
     assert_int_equal(output.code, 1);
     expect_out("pipeline FAILED: "); /* by the parent's clock or by that of a role */
-    expect_out(" in time");
+    if (strstr(output.out, " connecting to ") == NULL) { /* else the machine is so busy that they had not met by then */
+        expect_out(" in time");
+    }
 }
 
 /* The signal waits, blocked, until the command listens for it. */
