@@ -182,9 +182,9 @@ static void print_text(const struct report *report)
     const struct convoy_perf_transfer_load *load = report->load;
     char bytes[REPORT_CELL_BYTES];
     (void)fprintf(report->out,
-                  "transfer of %s as %" PRIu64 " tensor%s, path %s, net %s, memory %s, %" PRIu64 " rounds of each kind\n",
+                  "transfer of %s as %" PRIu64 " tensor%s, path %s, net %s, memory %s, %" PRIu64 " round%s of each kind\n",
                   convoy_pipeline_report_bytes(bytes, load->bytes), load->tensors, load->tensors == 1 ? "" : "s",
-                  load->path_word, load->net, load->memory_word, load->rounds);
+                  load->path_word, load->net, load->memory_word, load->rounds, load->rounds == 1 ? "" : "s");
     print_head(report);
     print_times(report, CONVOY_PERF_TRANSFER_PHASES);
     for (uint32_t i = 0; i < CONVOY_PERF_TRANSFER_PHASES; i++) {
