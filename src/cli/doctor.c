@@ -9,9 +9,9 @@
 static const char doctor_intro[] =
     "usage: convoy doctor [--plugin FILE] [--peer HOST] [--json]\n"
     "\n"
-    "One page about what convoy finds on this machine: shared memory, limits, permissions, namespaces, UCX, devices,\n"
-    "settings.\n"
-    "Opens the plugin, UCX and the CUDA driver to look at them; sends nothing. Exit code 1: no plugin could be opened.\n\n";
+    "One page about what convoy finds on this machine: shared memory, limits, permissions, namespaces, UCX,\n"
+    "devices, settings. Opens the plugin, UCX and the CUDA driver to look at them; sends nothing.\n"
+    "Exit code 1: no plugin could be opened.\n\n";
 
 static json_t *doctor_examine(const char *plugin, const char *peer)
 {

@@ -79,13 +79,22 @@ static void page_memory(FILE *out, const json_t *all)
          memlock >= 0 && memlock < PAGE_MEMLOCK_SMALL ? "  (RDMA needs more: ulimit -l unlimited)" : "");
 }
 
+/* Of open files; -1: there is none. */
+static const char *limit_text(json_int_t limit, char text[32])
+{
+    (void)snprintf(text, 32, "%lld", (long long)limit);
+    return limit < 0 ? "unlimited" : text;
+}
+
 static void page_process(FILE *out, const json_t *all)
 {
     char size[32];
+    char most[32];
     const json_t *limits = json_object_get(all, "limits");
     const json_t *processor = json_object_get(all, "processor");
     const json_t *spaces = json_object_get(all, "namespaces");
     json_int_t files = number_of(limits, "descriptors");
+    json_int_t hard = files >= 0 ? number_of(limits, "descriptors_hard") : files;
     const char *name;
     json_t *inode;
     (void)fprintf(out, "process\n");
@@ -93,8 +102,8 @@ static void page_process(FILE *out, const json_t *all)
          (long long)number_of(processor, "cores_online"));
     line(out, "streaming stores above", "%s (glibc x86_non_temporal_threshold)",
          size_text(json_object_get(processor, "streaming_threshold_bytes"), size));
-    line(out, "open files limit", "%lld, can be raised to %lld%s", (long long)files,
-         (long long)number_of(limits, "descriptors_hard"),
+    line(out, "open files limit", "%s%s%s%s", limit_text(files, size), files != hard ? ", can be raised to " : "",
+         files != hard ? limit_text(hard, most) : "",
          files >= 0 && files < PAGE_DESCRIPTORS_SMALL ? "  (low: ulimit -n 20000)" : "");
     json_object_foreach((json_t *)(uintptr_t)spaces, name, inode)
     {

@@ -203,9 +203,9 @@ static void perf_print(const struct perf *perf, const struct convoy_perf_answer 
                        load->lists == 1 ? "" : "s", load->entries, load->is_keyed ? ", keyed" : "",
                        load->is_fresh ? " in fresh order" : "");
     }
-    (void)printf("%s: %" PRIu64 " ranks on %" PRIu64 " host%s%s%s, %" PRIu64 " rounds\n", what, load->ranks,
-                 perf->hosts, perf->hosts == 1 ? "" : "s", load->is_paced ? ", paced" : ", back to back",
-                 load->is_pinned ? ", pinned" : "", answer->rounds);
+    (void)printf("%s: %" PRIu64 " rank%s on %" PRIu64 " host%s%s%s, %" PRIu64 " rounds\n", what, load->ranks,
+                 load->ranks == 1 ? "" : "s", perf->hosts, perf->hosts == 1 ? "" : "s",
+                 load->is_paced ? ", paced" : ", back to back", load->is_pinned ? ", pinned" : "", answer->rounds);
     (void)printf("  call on rank 0   median %.3f us   p99 %.3f us   max %.3f us\n", (double)answer->median_ns / 1e3,
                  (double)answer->p99_ns / 1e3, (double)answer->max_ns / 1e3);
     (void)printf("  step period      %.3f us\n", (double)answer->step_ns / 1e3);

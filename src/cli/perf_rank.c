@@ -34,7 +34,10 @@ void convoy_perf_load_options(struct convoy_perf_load *load, struct convoy_optio
 int32_t convoy_perf_load_check(struct convoy_perf_load *load, const struct convoy_command_line *line,
                                struct convoy_error *error)
 {
-    const char *what = line->operand_count == 1 ? line->operands[0] : "";
+    if (line->operand_count == 0) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "what to measure is missing: must be poll, sync or transfer");
+    }
+    const char *what = line->operands[0];
     load->is_sync = strcmp(what, "sync") == 0;
     if (!load->is_sync && strcmp(what, "poll") != 0) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "what to measure is \"%.60s\": must be poll, sync or transfer",

@@ -64,8 +64,14 @@ static void load_help(const struct convoy_option *table)
 {
     (void)printf("usage: convoy perf transfer [options]\n\n"
                  "Starts two processes that each load the plugin, lets one stage and send the same bytes again and\n"
-                 "again and the other one load them, and prints medians and 99th percentiles. A path or memory that\n"
-                 "the library refuses is told in its words, with exit code 1.\n\n");
+                 "again and the other one load them, and prints medians and 99th percentiles of the whole and of its\n"
+                 "phases. Two kinds are measured: the receiver looks at the bytes where they lie (view), or has them in\n"
+                 "memory of its own (copy). What is forced by --path is measured or refused:\n\n"
+                 "  auto  both kinds, by what the library takes\n"
+                 "  lend  view only: the receiver maps the sender's pool. Needs --mem shared, one host\n"
+                 "  push  copy only: into a slot that the receiver sets aside for the sender\n"
+                 "  pull  copy only: by the receiver, out of the sender's pool. Needs one host: not by --net ucx\n\n"
+                 "A path or memory that the library refuses is told in its words, with exit code 1.\n\n");
     convoy_options_help(stdout, table, LOAD_OPTIONS);
 }
 
@@ -84,9 +90,9 @@ int32_t convoy_perf_transfer_load_parse(struct convoy_perf_transfer_load *load, 
         {"tensors", CONVOY_OPTION_NUMBER, &load->tensors, 1, CONVOY_PERF_TRANSFER_TENSORS_MAX, "K",
          "that the bytes are cut into (default 1)"},
         {"n", CONVOY_OPTION_NUMBER, &load->rounds, 1, LOAD_ROUNDS_MAX, "N",
-         "hand-overs of each kind that are measured (default 500)"},
+         "hand-overs of each kind that are measured (default 500; fewer: a phase's p99 is of the first rounds)"},
         {"path", CONVOY_OPTION_TEXT, &load->path_word, 0, 0, "WAY", "auto, lend, push or pull (default auto)"},
-        {"net", CONVOY_OPTION_TEXT, &load->net, 0, 0, "NET", "auto, shm or ucx (default auto)"},
+        {"net", CONVOY_OPTION_TEXT, &load->net, 0, 0, "NET", "auto, shm or ucx: what carries the bytes (default auto)"},
         {"mem", CONVOY_OPTION_TEXT, &load->memory_word, 0, 0, "KIND",
          "of the pools: shared (convoy's), host or cuda (this command's) (default shared)"},
         {"plugin", CONVOY_OPTION_TEXT, &load->plugin, 0, 0, "FILE", "default: libconvoy.so.1 beside this command"},
@@ -110,6 +116,11 @@ bool convoy_perf_transfer_load_has_views(const struct convoy_perf_transfer_load 
     return load->path == CONVOY_PATH_AUTO || load->path == CONVOY_PATH_LEND;
 }
 
+bool convoy_perf_transfer_load_has_copies(const struct convoy_perf_transfer_load *load)
+{
+    return load->path != CONVOY_PATH_LEND;
+}
+
 uint64_t convoy_perf_transfer_load_part(const struct convoy_perf_transfer_load *load, uint64_t tensor)
 {
     uint64_t part = load->bytes / load->tensors;
@@ -126,12 +137,34 @@ uint64_t convoy_perf_transfer_load_pool_bytes(const struct convoy_perf_transfer_
     return pool_bytes;
 }
 
+/* UCX pushes, whoever began; what is read out of another process is pulled. */
+static bool load_is_path(uint32_t asked, uint32_t path)
+{
+    switch (asked) {
+    case CONVOY_PATH_LEND:
+        return path == CONVOY_PATH_LEND;
+    case CONVOY_PATH_PUSH:
+        return path == CONVOY_PATH_PUSH || path == CONVOY_PATH_MESSAGES || path == CONVOY_PATH_RMA;
+    case CONVOY_PATH_PULL:
+        return path == CONVOY_PATH_PULL || path == CONVOY_PATH_PROCESS_VM;
+    default:
+        return true;
+    }
+}
+
 int32_t convoy_perf_transfer_load_check_path(const struct convoy_perf_transfer_load *load, uint32_t path,
                                              struct convoy_error *error)
 {
     bool is_ucx = path == CONVOY_PATH_MESSAGES || path == CONVOY_PATH_RMA;
     bool is_wrong = is_ucx ? strcmp(load->net, "shm") == 0 : strcmp(load->net, "ucx") == 0;
-    return is_wrong ? convoy_error_set(error, CONVOY_UNSUPPORTED, "--net is %.8s, and the library took the path %s",
-                                       load->net, convoy_pipeline_path_name(path))
-                    : CONVOY_OK;
+    if (is_wrong) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "--net is %.8s, and the library took the path %s", load->net,
+                                convoy_pipeline_path_name(path));
+    }
+    return load_is_path(load->path, path)
+               ? CONVOY_OK
+               : convoy_error_set(error, CONVOY_UNSUPPORTED,
+                                  "--path is %.8s, and the library took the path %s: with --net %.8s and --mem %.8s there "
+                                  "is no other",
+                                  load->path_word, convoy_pipeline_path_name(path), load->net, load->memory_word);
 }

@@ -29,8 +29,10 @@ struct convoy_perf_transfer_load {
 int32_t convoy_perf_transfer_load_parse(struct convoy_perf_transfer_load *load, int argc, char **argv,
                                         bool *wants_help_out, struct convoy_error *error);
 
-/* Whether a reader may look into the sender's memory on the path that was asked for. */
+/* Whether a reader may look into the sender's memory on the path that was asked for, and whether it may copy: what is lent
+ * and then copied is pulled. */
 bool convoy_perf_transfer_load_has_views(const struct convoy_perf_transfer_load *load);
+bool convoy_perf_transfer_load_has_copies(const struct convoy_perf_transfer_load *load);
 
 /* Bytes of the i-th tensor; the last one gets what does not divide. */
 uint64_t convoy_perf_transfer_load_part(const struct convoy_perf_transfer_load *load, uint64_t tensor);
@@ -38,7 +40,7 @@ uint64_t convoy_perf_transfer_load_part(const struct convoy_perf_transfer_load *
 /* Room for two hand-overs, each tensor at a start of its own. */
 uint64_t convoy_perf_transfer_load_pool_bytes(const struct convoy_perf_transfer_load *load);
 
-/* UNSUPPORTED: the library took a path that is not on the net that was asked for. */
+/* UNSUPPORTED: the library took a path that is not the one, or not on the net, that was asked for. */
 int32_t convoy_perf_transfer_load_check_path(const struct convoy_perf_transfer_load *load, uint32_t path,
                                              struct convoy_error *error);
 

@@ -142,31 +142,26 @@ static uint64_t side_left_ns(const struct side *side)
 
 /* -- rounds --------------------------------------------------------------------------------------------------------- */
 
-typedef int32_t (*round_fn)(struct side *side, uint64_t round, enum convoy_perf_transfer_kind kind,
-                            struct convoy_perf_transfer_sample *sample);
+/* sample: NULL for a round that only warms up. */
+typedef int32_t (*round_fn)(struct side *side, uint64_t round, struct convoy_perf_transfer_sample *sample);
 
-/* All kinds that the path allows, each warmed up; samples are kept of the measured ones only. */
 static int32_t side_rounds(struct side *side, round_fn make)
 {
-    struct convoy_perf_transfer_sample unused;
-    uint64_t round = 0;
+    uint64_t rounds = side->load->rounds;
+    struct convoy_perf_transfer_sample *samples = &side->board->samples[side->board->kind * rounds];
     int32_t status = CONVOY_OK;
-    for (uint32_t kind = 0; kind < CONVOY_PERF_TRANSFER_KINDS; kind++) {
-        if (kind == CONVOY_PERF_TRANSFER_VIEW && !convoy_perf_transfer_load_has_views(side->load)) {
-            continue;
-        }
-        for (uint64_t i = 0; i < CONVOY_PERF_TRANSFER_WARM + side->load->rounds && status == CONVOY_OK; i++) {
-            bool is_measured = i >= CONVOY_PERF_TRANSFER_WARM;
-            struct convoy_perf_transfer_sample *sample =
-                is_measured ? &side->board->samples[kind * side->load->rounds + i - CONVOY_PERF_TRANSFER_WARM] : &unused;
-            status = make(side, round++, (enum convoy_perf_transfer_kind)kind, sample);
-        }
+    for (uint64_t i = 0; i < CONVOY_PERF_TRANSFER_WARM + rounds && status == CONVOY_OK; i++) {
+        status = make(side, i, i >= CONVOY_PERF_TRANSFER_WARM ? &samples[i - CONVOY_PERF_TRANSFER_WARM] : NULL);
     }
     return status;
 }
 
-static int32_t send_round(struct side *side, uint64_t round, enum convoy_perf_transfer_kind kind,
-                          struct convoy_perf_transfer_sample *sample)
+static struct convoy_perf_transfer_account *side_account(struct side *side)
+{
+    return &side->board->accounts[side->board->kind];
+}
+
+static int32_t send_round(struct side *side, uint64_t round, struct convoy_perf_transfer_sample *sample)
 {
     const struct convoy_transfer_table *table = side->host.transfer;
     struct convoy_transfer_result result = {.struct_size = sizeof result};
@@ -193,9 +188,11 @@ static int32_t send_round(struct side *side, uint64_t round, enum convoy_perf_tr
     status = table->send(side->host.engine, &stage, &send, &transfer, side->error);
     if (status == CONVOY_OK) {
         status = table->transfer_test(side->host.engine, transfer, &result, side->error);
-        side->board->paths[0][kind] = result.path;
-        sample->started_ns = result.times_ns[CONVOY_TIME_STARTED];
-        sample->stage_ns = result.times_ns[CONVOY_TIME_STAGED] - result.times_ns[CONVOY_TIME_READY];
+        side_account(side)->paths[0] = result.path;
+        if (sample != NULL) {
+            sample->started_ns = result.times_ns[CONVOY_TIME_STARTED];
+            side_account(side)->moved_bytes[0] += result.moved_bytes;
+        }
     }
     if (transfer != 0) {
         struct convoy_error error = CONVOY_ERROR_INIT;
@@ -205,10 +202,10 @@ static int32_t send_round(struct side *side, uint64_t round, enum convoy_perf_tr
 }
 
 /* Every byte of a round, wherever the pool lies; views are memory of the host. */
-static int32_t compare_payload(struct side *side, enum convoy_perf_transfer_kind kind, convoy_transfer transfer)
+static int32_t compare_payload(struct side *side, convoy_transfer transfer)
 {
     const struct convoy_perf_memory here = {.kind = CONVOY_MEMORY_SHARED};
-    const struct convoy_perf_memory *memory = kind == CONVOY_PERF_TRANSFER_VIEW ? &here : &side->memory;
+    const struct convoy_perf_memory *memory = side->board->kind == CONVOY_PERF_TRANSFER_VIEW ? &here : &side->memory;
     uint64_t count = side->load->tensors;
     struct convoy_tensor_view *views = convoy_memory_array(count, sizeof *views);
     struct convoy_payload payload = {.struct_size = sizeof payload,
@@ -230,14 +227,24 @@ static int32_t compare_payload(struct side *side, enum convoy_perf_transfer_kind
     return status;
 }
 
-static int32_t receive_round(struct side *side, uint64_t round, enum convoy_perf_transfer_kind kind,
-                             struct convoy_perf_transfer_sample *sample)
+static void receive_note(struct side *side, const struct convoy_transfer_result *result,
+                         struct convoy_perf_transfer_sample *sample)
+{
+    side_account(side)->paths[1] = result->path;
+    if (sample != NULL) {
+        sample->loaded_ns = result->times_ns[CONVOY_TIME_LOADED];
+        side_account(side)->moved_bytes[1] += result->moved_bytes;
+    }
+}
+
+static int32_t receive_round(struct side *side, uint64_t round, struct convoy_perf_transfer_sample *sample)
 {
     const struct convoy_transfer_table *table = side->host.transfer;
+    bool is_view = side->board->kind == CONVOY_PERF_TRANSFER_VIEW;
     struct convoy_transfer_result result = {.struct_size = sizeof result};
     convoy_transfer transfer = 0;
     const struct convoy_load load = {.struct_size = sizeof load,
-                                     .mode = kind == CONVOY_PERF_TRANSFER_VIEW ? CONVOY_LOAD_VIEW : CONVOY_LOAD_COPY,
+                                     .mode = is_view ? CONVOY_LOAD_VIEW : CONVOY_LOAD_COPY,
                                      .path = side->load->path == CONVOY_PATH_PUSH ? 0 : side->load->path,
                                      .timeout_ns = side_left_ns(side)};
     int32_t status = table->accept_start(side->host.engine, &load, &transfer, side->error);
@@ -252,16 +259,12 @@ static int32_t receive_round(struct side *side, uint64_t round, enum convoy_perf
         }
     } while (status == CONVOY_IN_PROGRESS);
     if (status == CONVOY_OK) {
-        sample->loaded_ns = result.times_ns[CONVOY_TIME_LOADED];
-        sample->load_ns = result.times_ns[CONVOY_TIME_LOADED] - result.times_ns[CONVOY_TIME_OFFERED];
-        if (side->board->paths[1][kind] == 0) {
-            status = compare_payload(side, kind, transfer);
-        }
-        side->board->paths[1][kind] = result.path;
+        status = round == 0 ? compare_payload(side, transfer) : CONVOY_OK;
+        receive_note(side, &result, sample);
     }
     struct convoy_error error = CONVOY_ERROR_INIT;
     (void)table->release(side->host.engine, transfer, &error);
-    return status == CONVOY_OK ? convoy_perf_transfer_load_check_path(side->load, result.path, side->error) : status;
+    return status;
 }
 
 /* -- the two sides -------------------------------------------------------------------------------------------------- */
@@ -298,9 +301,16 @@ static int32_t receive_all(struct side *side)
 
 static int32_t side_run(struct side *side, uint32_t number)
 {
+    struct convoy_engine_figures figures = {.struct_size = sizeof figures};
     int32_t status = side_open(side);
     if (status == CONVOY_OK) {
         status = number == 0 ? send_all(side) : receive_all(side);
+    }
+    if (status == CONVOY_OK) { /* the last one was given back, and that is measured too */
+        status = convoy_transfer_host_drain(&side->host, CONVOY_NS_PER_S, &figures, side->error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_perf_transfer_phases_read(&side->host, number, side_account(side)->phases, side->error);
     }
     return status == CONVOY_OK ? side_await_end(side) : status;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two processes of `convoy perf transfer`. The receiver says on the board when it is about to wait, the sender starts
+ * The two processes of `convoy perf transfer`, a new pair with new engines for each kind, so that what the engines measure is
+ * of that kind alone. The receiver says on the board when it is about to wait, the sender starts
  * to stage then: what is measured is a hand-over to someone who waits for it, and nothing of the round before.
  */
 #ifndef CONVOY_CLI_PERF_TRANSFER_SIDE_H
 #define CONVOY_CLI_PERF_TRANSFER_SIDE_H
 
 #include "cli/perf_transfer_load.h"
+#include "cli/perf_transfer_phases.h"
 #include "cli/plain_host.h"
 
 #include <stdatomic.h>
@@ -22,19 +24,25 @@ enum convoy_perf_transfer_kind {
 /* One hand-over; times of the two processes are of one clock. */
 struct convoy_perf_transfer_sample {
     uint64_t started_ns; /* sender */
-    uint64_t stage_ns;
-    uint64_t loaded_ns; /* receiver */
-    uint64_t load_ns;
+    uint64_t loaded_ns;  /* receiver */
+};
+
+/* What the two sides say of one kind; the sender's first, where there are two. */
+struct convoy_perf_transfer_account {
+    uint32_t paths[2];       /* as each side saw them; 0 = not measured */
+    uint64_t moved_bytes[2]; /* copied by each side, in the measured rounds */
+    struct convoy_perf_transfer_phase phases[CONVOY_PERF_TRANSFER_PHASES]; /* of all rounds, those that warm up too */
 };
 
 struct convoy_perf_transfer_board {
+    enum convoy_perf_transfer_kind kind; /* that is measured now */
     _Atomic uint32_t is_open;         /* the receiver's session is there */
     _Atomic uint32_t is_stop_wanted;  /* a side failed */
     _Atomic uint64_t waiting;         /* rounds that the receiver has begun to wait for */
     _Atomic uint32_t ended;           /* sides that are through; none closes before the other */
     _Atomic uint32_t first_failed;    /* side + 1: whose error is the cause; 0 = nobody's */
     uint64_t deadline_ns;
-    uint32_t paths[2][CONVOY_PERF_TRANSFER_KINDS]; /* as each side saw them; 0 = not measured */
+    struct convoy_perf_transfer_account accounts[CONVOY_PERF_TRANSFER_KINDS];
     char session[CONVOY_SESSION_BYTES];
     char release[CONVOY_PLAIN_HOST_TEXT_BYTES];
     char build_id[CONVOY_PLAIN_HOST_TEXT_BYTES];
@@ -42,7 +50,7 @@ struct convoy_perf_transfer_board {
     struct convoy_perf_transfer_sample samples[]; /* [kind][rounds] */
 };
 
-/* side: 0 sends, 1 receives. Returns the process's exit code; the error is on the board. */
+/* One side of the board's kind: 0 sends, 1 receives. Returns the process's exit code; the error is on the board. */
 int convoy_perf_transfer_side(const struct convoy_perf_transfer_load *load, struct convoy_perf_transfer_board *board,
                               uint32_t side);
 

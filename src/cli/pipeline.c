@@ -225,7 +225,7 @@ static int32_t pipeline_trace(const struct pipeline *pipeline, struct convoy_err
     }
     int32_t status = convoy_pipeline_trace_write(pipeline->board, path, &events, error);
     if (status == CONVOY_OK) {
-        (void)printf("  %zu trace events in %s\n", events, path);
+        (void)printf("  %zu trace events in %s, of the last 256 transfers of each process\n", events, path);
     }
     return status;
 }

@@ -24,6 +24,13 @@ uint32_t convoy_pipeline_path_taken(uint32_t sender_path, uint32_t receiver_path
     return is_pushed(sender_path) || receiver_path == 0 ? sender_path : receiver_path;
 }
 
+/* A send starts after its stage, which may be over by then, and anew with each attempt. */
+static uint64_t whole_begin(const uint64_t *sent)
+{
+    uint64_t ready_ns = sent[CONVOY_TIME_READY];
+    return ready_ns != 0 && ready_ns < sent[CONVOY_TIME_STARTED] ? ready_ns : sent[CONVOY_TIME_STARTED];
+}
+
 static struct interval stretch_interval(const struct convoy_pipeline_record *record,
                                         enum convoy_pipeline_stretch stretch)
 {
@@ -44,7 +51,7 @@ static struct interval stretch_interval(const struct convoy_pipeline_record *rec
     case CONVOY_PIPELINE_RELEASE:
         return (struct interval){record->receiver.released_ns, sent[CONVOY_TIME_RETURNED]};
     case CONVOY_PIPELINE_WHOLE:
-        return (struct interval){sent[CONVOY_TIME_STARTED], got[CONVOY_TIME_LOADED]};
+        return (struct interval){whole_begin(sent), got[CONVOY_TIME_LOADED]};
     case CONVOY_PIPELINE_STRETCHES:
         break;
     }

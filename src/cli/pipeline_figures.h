@@ -23,7 +23,7 @@ enum convoy_pipeline_stretch {
     CONVOY_PIPELINE_READY,
     CONVOY_PIPELINE_LOAD,
     CONVOY_PIPELINE_RELEASE,
-    CONVOY_PIPELINE_WHOLE, /* from the sender's start to the receiver's end */
+    CONVOY_PIPELINE_WHOLE, /* from the sender's start, stage included, to the receiver's end */
     CONVOY_PIPELINE_STRETCHES,
 };
 

@@ -51,7 +51,7 @@ static void progress_line(const struct convoy_progress *progress, uint64_t now_n
     double seconds = (double)(now_ns - progress->started_ns) / (double)CONVOY_NS_PER_S;
     char numbers[4][32];
     char times[2][32];
-    (void)snprintf(line, capacity, "step %s  trace %s of %s  requests %s of %s  %s steps/s",
+    (void)snprintf(line, capacity, "step %s  trace %s, last arrival %s  requests %s of %s  %s steps/s",
                    convoy_progress_number(numbers[0], steps),
                    progress_time(times[0], atomic_load(&board->ranks[0].trace_step)),
                    progress_time(times[1], convoy_trace_step(progress->trace, progress->trace->count - 1)),

@@ -10,6 +10,7 @@
 #include "cli/report.h"
 #include "cli/run_check.h"
 #include "cli/run_options.h"
+#include "cli/safetensors.h"
 #include "core/clock.h"
 #include "core/error.h"
 
@@ -34,6 +35,18 @@ struct run {
 
 /* -- before any process starts ------------------------------------------------------------------------------------ */
 
+/* The pipeline comes last: what is wrong with its file is said before the replay and not behind it. */
+static int32_t run_check_tensors(const struct convoy_run_options *options, struct convoy_error *error)
+{
+    struct convoy_safetensors file = {0};
+    if (options->tensors == NULL || options->requests == 0) {
+        return CONVOY_OK;
+    }
+    int32_t status = convoy_safetensors_read(&file, options->tensors, error);
+    convoy_safetensors_fini(&file);
+    return status;
+}
+
 static int32_t run_prepare(struct run *run, struct convoy_error *error)
 {
     struct convoy_rank_setup *setup = &run->setup;
@@ -41,6 +54,9 @@ static int32_t run_prepare(struct run *run, struct convoy_error *error)
     int32_t status = convoy_trace_load(&run->trace, run->options.trace, error);
     if (status == CONVOY_OK && access(run->options.plugin, R_OK) != 0) {
         status = convoy_error_set(error, CONVOY_NOT_FOUND, "cannot read the plugin %.200s", run->options.plugin);
+    }
+    if (status == CONVOY_OK) {
+        status = run_check_tensors(&run->options, error);
     }
     if (status == CONVOY_OK) {
         status = convoy_place_make_folder(run->options.out, error);
@@ -93,9 +109,9 @@ static void run_announce(const struct run *run)
 {
     const struct convoy_shape *shape = &run->setup.shape;
     char number[32];
-    (void)printf("replaying %s requests of %s on %u processes (dp %u x tp %u x cp %u), seed %" PRIu64 "\n",
+    (void)printf("replaying %s requests of %s on %u process%s (dp %u x tp %u x cp %u), seed %" PRIu64 "\n",
                  convoy_progress_number(number, run->trace.count), run->options.trace, convoy_shape_ranks(shape),
-                 shape->dp, shape->tp, shape->cp, run->options.seed);
+                 convoy_shape_ranks(shape) == 1 ? "" : "es", shape->dp, shape->tp, shape->cp, run->options.seed);
     if (run->setup.fault.kind != CONVOY_RUN_FAULT_NONE) {
         (void)printf("injecting %s\n", run->options.fault_text);
     }

@@ -56,7 +56,7 @@ enum convoy_xfer_counter {
 /* Each by the path that was taken. name, what it is; where it begins and ends is in xfer/stats.c. */
 #define CONVOY_XFER_PHASES(X)                                                                                          \
     X(stage, "Sender: from written by its producer to staged.")                                                        \
-    X(reserve, "Sender, pushed: from staged to the offer, with the receiver's slot known.")                            \
+    X(reserve, "Sender, pushed: from staged to the offer; none where the offer came first.")                           \
     X(push, "Sender, pushed: from the offer to the receiver's word that it has all.")                                  \
     X(offer, "Sender, not pushed: from the offer to the receiver's word that it has all.")                             \
     X(ready, "Receiver: from the request to the news that its payload is ready.")                                      \

@@ -258,6 +258,8 @@ static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, str
     entry->retry_after_ms = reply->retry_after_ms;
     entry->is_answered = true;
     if (reply->status == CONVOY_OK) {
+        /* Those of the offer are older when it was offered before it was staged. */
+        entry->times_ns[CONVOY_TIME_READY] = engine->entries[entry->source].times_ns[CONVOY_TIME_READY];
         entry->times_ns[CONVOY_TIME_STAGED] = engine->entries[entry->source].times_ns[CONVOY_TIME_STAGED];
         entry->times_ns[CONVOY_TIME_LOADED] = convoy_now_ns();
         entry->deadline_ns = CONVOY_DEADLINE_NEVER;

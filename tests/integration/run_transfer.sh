@@ -106,6 +106,7 @@ report pipeline_of_no_requests_writes_nothing "$(ls "$work/zero" | grep safetens
 fails pipeline_missing_file_is_named 'opening .*/gone.safetensors: No such file' \
     "${run[@]}" --tensors "$work/gone.safetensors" --out "$work/gone"
 fails pipeline_file_that_is_none_is_refused 'trace.jsonl' "${run[@]}" --tensors "$trace" --out "$work/bad"
+report pipeline_file_that_is_none_starts_nothing "$(ls -d "$work/bad" 2>/dev/null)"
 fails pipeline_unwritable_trace_is_named 'writing --trace-out /nowhere/t.json' \
     "${run[@]}" --trace-out /nowhere/t.json --out "$work/unwritable"
 
@@ -145,11 +146,15 @@ disturb pipeline_interrupt_ends_it '^pipeline FAILED: it was interrupted$' TERM 
 # -- measuring -------------------------------------------------------------------------------------------------------
 
 perf=("$convoy" perf transfer --n 30)
-passes perf_transfer_prints_text 'hand-over view .* GB/s by lend$' "${perf[@]}" --bytes 65536
+passes perf_transfer_prints_text '^  view: [0-9.]+ GB/s by lend; 1.97 MB asked, 1.97 MB moved' "${perf[@]}" --bytes 65536
+passes perf_transfer_prints_phases '^  load +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+   receiver: ' \
+    cat "$work/perf_transfer_prints_text.all"
 passes perf_transfer_prints_json '"what": "transfer"' "${perf[@]}" --bytes 4096 --tensors 64 --json
 for path in lend push pull; do
-    passes "perf_transfer_path_${path}_is_taken" 'hand-over copy .* GB/s by ' "${perf[@]}" --path $path --net shm
+    passes "perf_transfer_path_${path}_is_taken" "^  (view|copy): .* GB/s by $path;" "${perf[@]}" --path $path --net shm
 done
+fails perf_transfer_path_that_cannot_be_had_is_told '--path is lend, and the library took the path ' \
+    "${perf[@]}" --path lend --mem host
 # What a build or a machine does not have is refused in its own words.
 refused='convoy perf transfer: (sender|receiver): [A-Z_]+: .+'
 either perf_transfer_net_ucx_runs_or_is_refused 'GB/s by UCX' "$refused" "${perf[@]}" --net ucx

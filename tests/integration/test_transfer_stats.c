@@ -15,6 +15,7 @@
 
 #define PAGE_BYTES (4u << 20)
 #define ROUNDS 5u
+#define EARLY_BYTES (1u << 20) /* from here on a send that stages for itself is offered early */
 #define PHASES 7u
 #define PATHS 7u
 
@@ -197,6 +198,10 @@ static void check_result(struct engine *engine, convoy_transfer transfer, const 
                                                     "offered_ns", "loaded_ns", "returned_ns"};
     struct convoy_transfer_result result = {.struct_size = sizeof result};
     CALL_OK(engine, transfer_test, transfer, &result);
+    if (strcmp(kind, "send") == 0) { /* also of a send that stages for itself, and was offered before that had begun */
+        EXPECT(result.times_ns[CONVOY_TIME_READY] != 0);
+        EXPECT(result.times_ns[CONVOY_TIME_STAGED] >= result.times_ns[CONVOY_TIME_READY]);
+    }
     json_t *timeline = json_of(engine, CONVOY_TOPIC_TIMELINE);
     uint32_t found = 0;
     size_t index;
@@ -218,9 +223,9 @@ static void check_result(struct engine *engine, convoy_transfer transfer, const 
 
 /* -- what there is to measure -------------------------------------------------------------------------------------- */
 
-static void move(struct two *two, uint32_t number, uint32_t mode)
+static void move_bytes(struct two *two, const uint8_t *memory, const uint64_t *bytes, uint32_t number, uint32_t mode)
 {
-    const struct convoy_tensor_source tensor = engine_tensor(two->memory, &two->bytes);
+    const struct convoy_tensor_source tensor = engine_tensor(memory, bytes);
     char request[32];
     (void)snprintf(request, sizeof request, "move %u %u", mode, number);
     const struct convoy_stage stage = engine_stage(request, &tensor, 1);
@@ -238,6 +243,11 @@ static void move(struct two *two, uint32_t number, uint32_t mode)
     }
     check_result(two->sender, sent, request, "send");
     release(two->sender, sent);
+}
+
+static void move(struct two *two, uint32_t number, uint32_t mode)
+{
+    move_bytes(two, two->memory, &two->bytes, number, mode);
 }
 
 static void push(struct two *two, uint32_t number)
@@ -297,6 +307,26 @@ static void test_transfer_stats_of_peers_without_shared_memory_are_those_of_the_
     engine_settings = "{\"net\": \"ucx\"}";
     check_engines(4, 2);
     engine_settings = NULL;
+}
+
+/* So large that it is offered before its copy has begun. */
+static void test_transfer_stats_of_what_is_offered_early_have_all_times(void **state)
+{
+    (void)state;
+    static const char *const nets[] = {NULL, "{\"net\": \"ucx\"}"};
+    const uint64_t bytes = EARLY_BYTES;
+    uint8_t *memory = calloc(1, bytes);
+    EXPECT(memory != NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        engine_settings = nets[i];
+        struct two *two = two_open();
+        move_bytes(two, memory, &bytes, 0, CONVOY_LOAD_VIEW);
+        move_bytes(two, memory, &bytes, 0, CONVOY_LOAD_COPY);
+        (void)check_timeline(two->sender);
+        two_close(two);
+        engine_settings = NULL;
+    }
+    free(memory);
 }
 
 /* What is held shows where it is held: a lease that is read, an offer that waits, a completion that nobody has taken. */
@@ -402,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_stats_say_the_same_in_both_forms_and_in_the_timeline),
         cmocka_unit_test(test_transfer_stats_of_peers_without_shared_memory_are_those_of_the_timeline),
+        cmocka_unit_test(test_transfer_stats_of_what_is_offered_early_have_all_times),
         cmocka_unit_test(test_transfer_stats_show_what_is_held_and_what_waits),
         cmocka_unit_test(test_transfer_stats_count_messages_that_are_dropped),
     };

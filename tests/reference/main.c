@@ -30,9 +30,9 @@ static int open_logs(const char *folder, struct reference_log *logs, uint32_t ra
 static void summarise(const struct reference_check *check)
 {
     printf("reference: %" PRIu64 " steps, %" PRIu64 " reductions, %" PRIu64 " commits and %" PRIu64
-           " drops on %u ranks are equal to the local computation%s\n",
+           " drops on %u rank%s are equal to the local computation%s\n",
            check->steps, check->reductions, check->committed, check->dropped, check->ranks,
-           check->has_ended_early ? "; the last step is incomplete" : "");
+           check->ranks == 1 ? "" : "s", check->has_ended_early ? "; the last step is incomplete" : "");
 }
 
 int main(int argc, char **argv)

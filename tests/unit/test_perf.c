@@ -50,7 +50,7 @@ static void test_perf_wrong_words_are_usage_errors(void **state)
         const char *words[4];
         const char *text;
     } cases[] = {
-        {{NULL}, "what to measure is \"\": must be poll, sync or transfer"},
+        {{NULL}, "what to measure is missing: must be poll, sync or transfer"},
         {{"both"}, "what to measure is \"both\": must be poll, sync or transfer"},
         {{"poll", "sync"}, "\"sync\" is one word too many"},
         {{"poll", "--fresh"}, "--fresh needs --keyed"},
@@ -174,7 +174,7 @@ static void test_perf_text_says_what_was_measured(void **state)
     assert_non_null(strstr(output.out, "\n  plugin release " CONVOY_RELEASE ", build id "));
     PERF_OK("sync", "--ranks=1", "--rounds=5");
     assert_int_equal(output.code, 0);
-    static const char sync[] = "sync gather, 8 columns: 1 ranks on 1 host, back to back, 5 rounds\n";
+    static const char sync[] = "sync gather, 8 columns: 1 rank on 1 host, back to back, 5 rounds\n";
     assert_int_equal(strncmp(output.out, sync, sizeof sync - 1), 0);
 }
 

@@ -3,6 +3,7 @@
 #include "cli/perf.h"
 #include "cli/perf_memory.h"
 #include "cli/perf_transfer_load.h"
+#include "cli/perf_transfer_phases.h"
 #include "convoy/transfer.h"
 #include "core/error.h"
 #include "tests/lib/plugin.h"
@@ -85,6 +86,34 @@ static void test_perf_transfer_parts_add_up(void **state)
     assert_int_equal(convoy_perf_transfer_load_pool_bytes(&load), UINT64_C(8) << 30);
 }
 
+static void test_perf_transfer_forced_path_must_be_the_one_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t asked;
+        uint32_t taken;
+        int32_t status;
+    } cases[] = {
+        {CONVOY_PATH_AUTO, CONVOY_PATH_PROCESS_VM, CONVOY_OK},
+        {CONVOY_PATH_LEND, CONVOY_PATH_LEND, CONVOY_OK},
+        {CONVOY_PATH_LEND, CONVOY_PATH_PULL, CONVOY_UNSUPPORTED},
+        {CONVOY_PATH_LEND, CONVOY_PATH_PROCESS_VM, CONVOY_UNSUPPORTED},
+        {CONVOY_PATH_PUSH, CONVOY_PATH_PUSH, CONVOY_OK},
+        {CONVOY_PATH_PUSH, CONVOY_PATH_MESSAGES, CONVOY_OK},
+        {CONVOY_PATH_PUSH, CONVOY_PATH_RMA, CONVOY_OK},
+        {CONVOY_PATH_PUSH, CONVOY_PATH_PULL, CONVOY_UNSUPPORTED},
+        {CONVOY_PATH_PULL, CONVOY_PATH_PULL, CONVOY_OK},
+        {CONVOY_PATH_PULL, CONVOY_PATH_PROCESS_VM, CONVOY_OK},
+        {CONVOY_PATH_PULL, CONVOY_PATH_MESSAGES, CONVOY_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct convoy_perf_transfer_load load = {
+            .net = "auto", .memory_word = "host", .path_word = "that", .path = cases[i].asked};
+        struct convoy_error error = CONVOY_ERROR_INIT;
+        assert_int_equal(convoy_perf_transfer_load_check_path(&load, cases[i].taken, &error), cases[i].status);
+    }
+}
+
 static void test_perf_transfer_path_must_be_on_the_net_that_was_asked_for(void **state)
 {
     (void)state;
@@ -102,6 +131,34 @@ static void test_perf_transfer_path_must_be_on_the_net_that_was_asked_for(void *
         struct convoy_error error = CONVOY_ERROR_INIT;
         assert_int_equal(convoy_perf_transfer_load_check_path(&load, cases[i].path, &error), cases[i].status);
     }
+}
+
+/* -- phases --------------------------------------------------------------------------------------------------------- */
+
+/* Each side tells of its own phases; of several paths the one that was taken most often. */
+static void test_perf_transfer_phases_are_those_of_the_statistics(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"phases\": {\"stage\": {\"none\": {\"count\": 7, \"p50_ns\": 10, \"p99_ns\": 20}},"
+        " \"push\": {\"push\": {\"count\": 2, \"p50_ns\": 1, \"p99_ns\": 1},"
+        " \"rma\": {\"count\": 5, \"p50_ns\": 30, \"p99_ns\": 40}}, \"offer\": {},"
+        " \"load\": {\"lend\": {\"count\": 9, \"p50_ns\": 50, \"p99_ns\": 60}}}}";
+    static const uint64_t wanted[2][CONVOY_PERF_TRANSFER_PHASES] = {{7, 0, 5, 0, 0, 0, 0}, {7, 0, 5, 0, 0, 9, 0}};
+    struct convoy_perf_transfer_phase phases[CONVOY_PERF_TRANSFER_PHASES] = {0};
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    for (uint32_t side = 0; side < 2; side++) {
+        assert_int_equal(convoy_perf_transfer_phases_parse(text, side, phases, &error), CONVOY_OK);
+        for (uint32_t i = 0; i < CONVOY_PERF_TRANSFER_PHASES; i++) {
+            assert_int_equal(phases[i].count, wanted[side][i]);
+        }
+    }
+    assert_string_equal(convoy_perf_transfer_phase_name(2), "push");
+    assert_int_equal(phases[2].p50_ns, 30);
+    assert_int_equal(phases[2].p99_ns, 40);
+    assert_int_equal(convoy_perf_transfer_phases_parse("[1]", 0, phases, &error), CONVOY_MALFORMED);
+    assert_int_equal(convoy_perf_transfer_phases_parse("no", 0, phases, &error), CONVOY_MALFORMED);
+    assert_string_equal(error.text, "the engine's statistics are no JSON object: no");
 }
 
 /* -- refusals ------------------------------------------------------------------------------------------------------- */
@@ -184,12 +241,40 @@ static void test_perf_transfer_interrupt_ends_the_measurement(void **state)
 
 /* -- measurements --------------------------------------------------------------------------------------------------- */
 
+/* most_ns: what a whole measurement takes at most, so that times that are none are found. */
 static void expect_quantiles(const json_t *kind, const char *name)
 {
+    const json_int_t most_ns = 600000000000;
     const json_t *quantiles = json_object_get(kind, name);
     json_int_t median = json_integer_value(json_object_get(quantiles, "median"));
+    json_int_t p99 = json_integer_value(json_object_get(quantiles, "p99"));
     assert_true(json_is_object(quantiles));
-    assert_true(median <= json_integer_value(json_object_get(quantiles, "p99")));
+    assert_true(median > 0 && median <= p99 && p99 < most_ns);
+}
+
+/* names: of the phases that are there, the others are null; all of them count the 20 rounds and those before. */
+static void expect_phases(const json_t *kind, const char *names)
+{
+    const char *phase;
+    json_t *one;
+    json_object_foreach(json_object_get(kind, "phases_ns"), phase, one)
+    {
+        char word[32];
+        (void)snprintf(word, sizeof word, " %s ", phase);
+        if (strstr(names, word) == NULL) {
+            assert_true(json_is_null(one));
+            continue;
+        }
+        expect_quantiles(json_object_get(kind, "phases_ns"), phase);
+        assert_int_equal(json_integer_value(json_object_get(one, "count")), 25);
+    }
+    assert_int_equal(json_object_size(json_object_get(kind, "phases_ns")), CONVOY_PERF_TRANSFER_PHASES);
+}
+
+static void expect_bytes(const json_t *kind, json_int_t asked, json_int_t moved)
+{
+    assert_int_equal(json_integer_value(json_object_get(kind, "asked_bytes")), asked);
+    assert_int_equal(json_integer_value(json_object_get(kind, "moved_bytes")), moved);
 }
 
 static json_t *expect_json(void)
@@ -217,9 +302,10 @@ static void test_perf_transfer_json_has_the_promised_keys(void **state)
     assert_string_equal(json_string_value(json_object_get(report, "mem")), "shared");
     for (size_t i = 0; i < 2; i++) {
         const json_t *kind = json_object_get(report, kinds[i]);
-        expect_quantiles(kind, "stage_ns");
-        expect_quantiles(kind, "load_ns");
         expect_quantiles(kind, "hand_over_ns");
+        expect_phases(kind, " stage offer ready load release ");
+        /* Each of the six tensors of 14,285 bytes takes 14,336, up to the start of the next. */
+        expect_bytes(kind, 20 * 100001, 20 * (100001 + 6 * 51) * (json_int_t)(i + 1));
         assert_true(json_real_value(json_object_get(kind, "gb_per_s")) > 0);
     }
     assert_string_equal(json_string_value(json_object_get(json_object_get(report, "view"), "path")), "lend");
@@ -231,13 +317,50 @@ static void test_perf_transfer_json_has_the_promised_keys(void **state)
 static void test_perf_transfer_forced_paths_are_the_ones_taken(void **state)
 {
     (void)state;
-    static const char *const paths[] = {"push", "pull"};
-    for (size_t i = 0; i < 2; i++) {
-        PERF_OK("--bytes=5000", "--net=shm", "--json", "--path", paths[i]);
+    static const char *const cases[][4] = {
+        {"lend", "view", "copy", " stage offer ready load release "},
+        {"push", "copy", "view", " stage reserve push ready load release "},
+        {"pull", "copy", "view", " stage offer ready load release "},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        PERF_OK("--bytes=5000", "--net=shm", "--json", "--path", cases[i][0]);
         json_t *report = expect_json();
-        assert_true(json_is_null(json_object_get(report, "view")));
-        assert_string_equal(json_string_value(json_object_get(json_object_get(report, "copy"), "path")), paths[i]);
+        const json_t *kind = json_object_get(report, cases[i][1]);
+        assert_true(json_is_null(json_object_get(report, cases[i][2])));
+        assert_string_equal(json_string_value(json_object_get(kind, "path")), cases[i][0]);
+        expect_phases(kind, cases[i][3]);
+        expect_bytes(kind, 20 * 5000, i == 0 ? 20 * 5000 : 40 * 5000);
         json_decref(report);
+    }
+}
+
+/* Large ones are offered before they are staged: their stage was once told in hours. */
+static void test_perf_transfer_of_what_is_offered_early_has_all_times(void **state)
+{
+    (void)state;
+    PERF_OK("--bytes=1048576", "--net=shm", "--json", "--path=lend");
+    json_t *report = expect_json();
+    expect_phases(json_object_get(report, "view"), " stage offer ready load release ");
+    json_decref(report);
+}
+
+static void test_perf_transfer_path_that_cannot_be_had_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path;
+        const char *net;
+        const char *memory;
+        const char *text;
+    } cases[] = {
+        {"lend", "ucx", "shared", "sender: UNSUPPORTED: send.path is LEND, but peer "},
+        {"pull", "ucx", "shared", "--path is pull, and the library took the path UCX messages: with --net ucx and --mem shared "
+                                  "there is no other\n"},
+        {"lend", "auto", "host", "--path is lend, and the library took the path "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        PERF_OK("--bytes=5000", "--path", cases[i].path, "--net", cases[i].net, "--mem", cases[i].memory);
+        expect_refusal(cases[i].text);
     }
 }
 
@@ -247,15 +370,24 @@ static void test_perf_transfer_of_nothing_has_no_speed(void **state)
     PERF_OK("--bytes=0", "--tensors=3");
     assert_int_equal(output.code, 0);
     assert_non_null(strstr(output.out, "transfer of 0 B as 3 tensors, path auto, net auto, memory shared, 20 rounds"));
-    assert_non_null(strstr(output.out, "   0.00 GB/s by "));
+    assert_non_null(strstr(output.out, "\n  view: 0.00 GB/s by "));
 }
 
 static void test_perf_transfer_text_has_all_rows(void **state)
 {
     (void)state;
-    static const char *const rows[] = {"\n  stage     view   median ", "\n  load      view   median ",
-                                       "\n  hand-over view   median ", "\n  stage     copy   median ",
-                                       "\n  hand-over copy   median ", " GB/s by lend\n", "\n  plugin release "};
+    static const char *const rows[] = {"\n             view p50, us    p99, us  copy p50, us    p99, us\n",
+                                       "\n  hand-over  ",
+                                       "\n  stage      ",
+                                       "\n  reserve               -          -             -          -   sender",
+                                       "\n  push       ",
+                                       "\n  offer      ",
+                                       "\n  ready      ",
+                                       "\n  load       ",
+                                       "\n  release    ",
+                                       " GB/s by lend; 1.31 MB asked, 1.31 MB moved (copied by both sides)\n",
+                                       " GB/s by pull; 1.31 MB asked, 2.62 MB moved (copied by both sides)\n",
+                                       "\n  plugin release "};
     PERF_OK("--bytes=65536");
     assert_int_equal(output.code, 0);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -271,6 +403,10 @@ int main(void)
         cmocka_unit_test(test_perf_transfer_wrong_words_are_usage_errors),
         cmocka_unit_test(test_perf_transfer_help_has_all_options),
         cmocka_unit_test(test_perf_transfer_parts_add_up),
+        cmocka_unit_test(test_perf_transfer_forced_path_must_be_the_one_taken),
+        cmocka_unit_test(test_perf_transfer_phases_are_those_of_the_statistics),
+        cmocka_unit_test(test_perf_transfer_of_what_is_offered_early_has_all_times),
+        cmocka_unit_test(test_perf_transfer_path_that_cannot_be_had_is_told),
         cmocka_unit_test(test_perf_transfer_path_must_be_on_the_net_that_was_asked_for),
         cmocka_unit_test(test_perf_transfer_refusals_come_with_the_librarys_words),
         cmocka_unit_test(test_perf_transfer_without_cuda_says_what_is_missing),

@@ -115,6 +115,7 @@ static void test_pipeline_trace_events_are_of_all_members(void **state)
     run();
     assert_int_equal(output.code, 0);
     expect_out(" trace events in ");
+    expect_out(", of the last 256 transfers of each process\n");
     struct file_bytes text = file_read(path);
     text.bytes[text.size] = '\0';
     static const char *const parts[] = {"encoder 0", "denoiser 0", "denoiser 1", "decoder 0", "request-2"};
@@ -164,7 +165,9 @@ static void test_pipeline_stops_at_its_deadline(void **state)
     run();
     assert_int_equal(output.code, 1);
     expect_out("pipeline FAILED: "); /* by the parent's clock or by that of a role */
-    expect_out(" in time");
+    if (strstr(output.out, " connecting to ") == NULL) { /* else the machine is so busy that they had not met by then */
+        expect_out(" in time");
+    }
 }
 
 /* The signal waits, blocked, until the command listens for it. */

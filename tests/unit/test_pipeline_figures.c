@@ -86,6 +86,22 @@ static void test_pipeline_figures_phases_of_a_pushed_request(void **state)
     convoy_pipeline_board_destroy(board);
 }
 
+/* A small stage is over before its send starts; it counts all the same, and for the speed too. */
+static void test_pipeline_figures_whole_has_the_stage_in_it(void **state)
+{
+    (void)state;
+    open_board(1);
+    record(0, 1000, 100);
+    struct convoy_pipeline_record *one = convoy_pipeline_board_record(board, 0, 0);
+    one->sender.times_ns[CONVOY_TIME_STARTED] = 1020;
+    assert_int_equal(stretch(one, CONVOY_PIPELINE_WHOLE), 99); /* from READY at 1001 */
+    make(0);
+    assert_int_equal(figures.busy_ns, 99);
+    one->sender.times_ns[CONVOY_TIME_READY] = 0;
+    assert_int_equal(stretch(one, CONVOY_PIPELINE_WHOLE), 80);
+    convoy_pipeline_board_destroy(board);
+}
+
 /* What the library did not tell, or told in an odd order, is no phase of 2^64 ns. */
 static void test_pipeline_figures_missing_times_are_no_phase(void **state)
 {
@@ -169,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pipeline_figures_phases_of_a_lent_request),
         cmocka_unit_test(test_pipeline_figures_phases_of_a_pushed_request),
+        cmocka_unit_test(test_pipeline_figures_whole_has_the_stage_in_it),
         cmocka_unit_test(test_pipeline_figures_missing_times_are_no_phase),
         cmocka_unit_test(test_pipeline_figures_quantiles_and_sums),
         cmocka_unit_test(test_pipeline_figures_busy_time_counts_overlap_once),

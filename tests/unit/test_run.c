@@ -80,7 +80,7 @@ static void test_run_with_requests_carries_tensors_too(void **state)
     assert_int_equal(access(path, R_OK), 0);
     RUN("--dp=1", "--requests=1", "--tensors=/nowhere/it");
     assert_int_equal(output.code, 1);
-    assert_string_equal(last_line(), "replay passed: every result equals the reference");
+    assert_string_equal(output.out, ""); /* before the replay */
     assert_non_null(strstr(output.err, "/nowhere/it"));
 }
 

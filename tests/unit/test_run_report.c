@@ -73,7 +73,7 @@ static void test_progress_plain_lines_say_how_far_it_is(void **state)
     atomic_store(&board->ranks[0].trace_step, 3050);
     atomic_store(&board->ranks[1].committed, 1);
     convoy_progress_show(&progress, 1 + 4 * CONVOY_NS_PER_S);
-    expect("step 5,000  trace 0:01:01 of 2:02:02  requests 1 of 2  1,250 steps/s\n");
+    expect("step 5,000  trace 0:01:01, last arrival 2:02:02  requests 1 of 2  1,250 steps/s\n");
     (void)fclose(out);
 }
 
