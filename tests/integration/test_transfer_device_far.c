@@ -24,6 +24,14 @@ struct plan {
 
 static const uint64_t sizes[ROUNDS] = {0, 1, 513, 4096, 61440, 61441, 65536, 300001, 1u << 20, (1u << 20) + 1, 4u << 20, 7};
 
+/* Halfway each side goes on in other memory, which is pinned as the first was. */
+static void resize_at(struct engine *engine, uint32_t round)
+{
+    if (round == ROUNDS / 2) {
+        EXPECT_OK(engine->table->pool_resize(engine->handle, POOL_BYTES / 2, &engine->error), &engine->error);
+    }
+}
+
 static void send_all(const struct rank *rank, struct sim_host *host, struct engine *engine, const struct plan *plan)
 {
     convoy_peer peer = far_connect(rank, engine);
@@ -38,6 +46,7 @@ static void send_all(const struct rank *rank, struct sim_host *host, struct engi
         stage.stream = host->stream;
         stage.critical_flags = plan->is_checked ? CONVOY_STAGE_CHECKSUM : 0;
         sim_host_fill(source, sizes[i], i);
+        resize_at(engine, i);
         EXPECT_OK(engine->table->send_start(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
         engine_wait(engine, sent, CONVOY_OK, &result);
         EXPECT_EQUAL(result.is_source_free, 1);
@@ -57,6 +66,7 @@ static void load_all(struct sim_host *host, struct engine *engine, const struct 
                                          .stream = host->stream,
                                          .timeout_ns = ENGINE_TIMEOUT_NS};
         convoy_transfer loaded = 0;
+        resize_at(engine, i);
         EXPECT_OK(engine->table->accept_start(engine->handle, &load, &loaded, &engine->error), &engine->error);
         engine_wait(engine, loaded, CONVOY_OK, NULL);
         engine_look(engine, loaded);
