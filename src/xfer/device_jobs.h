@@ -43,6 +43,7 @@ struct convoy_xfer_device {
     uint32_t count;
     uint32_t lost_count;
     uint64_t copied_bytes;
+    uint64_t ucx_memory; /* what the bound UCX takes (net/ucx.h); 0 = nobody has asked yet, or it does not say */
     struct convoy_view *dead_views; /* to be unpinned and unmapped */
 };
 

@@ -89,8 +89,8 @@ static int32_t open_pool(struct convoy_xfer *engine, struct convoy_error *error)
         return status;
     }
     convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN,
-                    "device %s: what is staged in its memory goes to peers through a pinned pool of %llu bytes: peers on this "
-                    "host cannot map it, and those on others get it from host memory",
+                    "device %s: what is staged in its memory goes to peers through a pinned pool of %llu bytes, since no peer "
+                    "can map it",
                     convoy_device_name(engine->device->device), (unsigned long long)convoy_pool_bytes(engine->pool));
     return convoy_pool_open(&pool, &engine->device->pool, error);
 }

@@ -78,6 +78,28 @@ static void load_all(struct sim_host *host, struct engine *engine, const struct 
     sim_host_free(target);
 }
 
+/* What this UCX takes is known once there are peers on other hosts. */
+static void expect_ucx_takes(struct engine *engine, const char *wanted)
+{
+    static char bytes[65536];
+    char field[64];
+    struct convoy_text_buffer text = {.struct_size = sizeof text, .data = bytes, .capacity = sizeof bytes};
+    EXPECT_OK(engine->table->engine_describe(engine->handle, CONVOY_TOPIC_STATS, &text, &engine->error), &engine->error);
+    (void)snprintf(field, sizeof field, "\"ucx_takes\":\"%s", wanted);
+    EXPECT_TEXT(bytes, field);
+}
+
+static _Atomic uint32_t told; /* warnings of how device memory goes to other hosts */
+
+static void hear_warning(void *user, uint32_t level, const char *text, size_t length)
+{
+    static const char words[] = "goes from pinned host memory; UCX ";
+    (void)user;
+    if (level == CONVOY_LOG_WARN && memmem(text, length, words, sizeof words - 1) != NULL) {
+        told++;
+    }
+}
+
 static void run_plan(const struct rank *rank, void *argument)
 {
     const struct plan *plan = argument;
@@ -90,12 +112,16 @@ static void run_plan(const struct rank *rank, void *argument)
                                               .pool_bytes = POOL_BYTES,
                                               .pool_block_bytes = 4096,
                                               .device = CONVOY_DEVICE_CUDA};
+    engine_log = hear_warning;
     struct engine *engine = far_open_with(rank, &options);
+    expect_ucx_takes(engine, "unknown");
     if (rank->index == 0) {
         send_all(rank, host, engine, plan);
     } else {
         load_all(host, engine, plan);
     }
+    expect_ucx_takes(engine, "host");
+    EXPECT_EQUAL(told, plan->has_pools ? 1 : 0);
     far_finish(rank, engine);
     if (pool != NULL) {
         sim_host_free(pool);
