@@ -27,7 +27,7 @@ POLL_SOURCES := alike capture check consensus contribute decided gate inject key
                 quick quick_keyed result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
 POOL_SOURCES := buddy lease part pool renew
-DEVICE_SOURCES := bounce cuda cuda_library device host ranges streamed table ticket
+DEVICE_SOURCES := cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
 XFER_SOURCES := calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine entries extents far far_connect far_land far_open far_outbox far_push far_put far_raw far_rma introduce landing load load_start look near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage state stats stats_prometheus view window
@@ -46,7 +46,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing
-DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
+DEVICE_TESTS := device device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
 # Unit tests of bulk with both sides in one thread (tests/lib/fake_wire.c).
 FAKE_WIRE_TESTS := bulk_pump bulk_receive bulk_stream

@@ -49,8 +49,9 @@ extern "C" {
  * convoy_transfer_options.pool_kind, a CONVOY_MEMORY_* (convoy/device.h):
  *   SHARED  shared memory that convoy makes
  *   HOST    memory of the host's; peers read it out of this process (process_vm_readv) if allowed
- *   DEVICE  device memory of the host's, which needs `device`. Peers cannot map it: what is staged there lies in a pinned
- *           shared pool of bounce_bytes as well, and goes to peers from there. reserve gives slots of that one
+ *   DEVICE  device memory of the host's, which needs `device`. Peers cannot map it: what is staged there lies, as a whole,
+ *           in a pinned shared pool of bounce_bytes as well, and goes to peers from there. reserve gives slots of that one,
+ *           and pool_resize makes it larger
  *
  * convoy_transfer_options.device: what copies device memory for this engine. Tensors to stage and destinations of a COPY
  * may then be device memory; what each pointer is, the device is asked.
