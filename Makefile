@@ -27,7 +27,7 @@ POLL_SOURCES := alike capture check consensus contribute decided gate inject key
                 quick quick_keyed result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
 POOL_SOURCES := buddy lease part pool renew
-DEVICE_SOURCES := bounce cuda cuda_library device host ranges streamed table ticket
+DEVICE_SOURCES := cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
 XFER_SOURCES := calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine entries extents far far_connect far_land far_open far_outbox far_push far_put far_raw far_rma introduce landing load load_start look near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage state stats stats_prometheus view window
@@ -46,7 +46,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing
-DEVICE_TESTS := device device_bounce device_cuda device_host device_order device_ranges device_sweep device_table
+DEVICE_TESTS := device device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
 # Unit tests of bulk with both sides in one thread (tests/lib/fake_wire.c).
 FAKE_WIRE_TESTS := bulk_pump bulk_receive bulk_stream
@@ -256,7 +256,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_counts transfer_device transfer_device_far transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
@@ -414,7 +414,7 @@ $(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/l
 	    $(SIM_CUDA_SOURCES) -lpthread -o $@.new
 	mv $@.new $@
 
-$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(TEST_BIN)/unit/test_perf_transfer $(patsubst %,$(TEST_BIN)/integration/test_%,transfer_device transfer_device_far transfer_device_table reports_transfer_device): | $(SIM_CUDA_FILES)
+$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(TEST_BIN)/unit/test_perf_transfer $(patsubst %,$(TEST_BIN)/integration/test_%,transfer_device transfer_device_far transfer_device_resize transfer_device_table reports_transfer_device): | $(SIM_CUDA_FILES)
 
 .PHONY: test-gpu
 test-gpu: ## the device layer, and transfers through it, on a real GPU; skips with the reason where there is none

@@ -49,8 +49,9 @@ extern "C" {
  * convoy_transfer_options.pool_kind, a CONVOY_MEMORY_* (convoy/device.h):
  *   SHARED  shared memory that convoy makes
  *   HOST    memory of the host's; peers read it out of this process (process_vm_readv) if allowed
- *   DEVICE  device memory of the host's, which needs `device`. Peers cannot map it: what is staged there lies in a pinned
- *           shared pool of bounce_bytes as well, and goes to peers from there. reserve gives slots of that one
+ *   DEVICE  device memory of the host's, which needs `device`. Peers cannot map it: what is staged there lies, as a whole,
+ *           in a pinned shared pool of bounce_bytes as well, and goes to peers from there. reserve gives slots of that one,
+ *           and pool_resize makes it larger
  *
  * convoy_transfer_options.device: what copies device memory for this engine. Tensors to stage and destinations of a COPY
  * may then be device memory; what each pointer is, the device is asked.
@@ -296,14 +297,15 @@ struct convoy_transfer_table {
     int32_t (*pool_fits)(convoy_transfer_engine *engine, const uint64_t *bytes, size_t count,
                          struct convoy_error *error);
 
-    /* Goes on with a new pool of this size, rounded up to whole blocks (generation + 1). What is staged, loaded or reserved
+    /* Goes on with a new pool of this size, rounded up to whole blocks (generation + 1); a device pins it first. With
+     * pool_kind DEVICE that is the pinned pool, and the device memory stays as it is. What is staged, loaded or reserved
      * keeps its memory until it is released, peers go on to read it there, and raw transfers into its slots are served; an
-     * old generation's memory is returned once its last slot is. Peers on this host are handed the new one at once; what is
-     * sent to them meanwhile waits for that, within its own deadline, and so does one that stands still. Preallocated slots
-     * are made anew; one that no request has ends, with what was written there. INVALID_ARGUMENT: the size, or it does not
-     * hold the preallocated slots. LIMIT: 7 old generations are alive; text has the figures. NO_MEMORY. BAD_STATE: another
-     * thread resizes. UNSUPPORTED: pool_kind HOST and DEVICE, whose memory the host gives, and engines with a device, which
-     * pins it. On failure nothing has changed.
+     * old generation's memory is returned once its last slot is, with device TABLE by the next thread of the host that looks.
+     * Peers on this host are handed the new one at once; what is sent to them meanwhile waits for that, within its own
+     * deadline, and so does one that stands still. Preallocated slots are made anew; one that no request has ends, with what
+     * was written there. INVALID_ARGUMENT: the size, or it does not hold the preallocated slots. LIMIT: 7 old generations are
+     * alive; text has the figures. NO_MEMORY. BAD_STATE: another thread resizes. UNSUPPORTED: pool_kind HOST, whose memory
+     * the host gives. On failure nothing has changed.
      * [any thread; allocates; open; since 1.0] */
     int32_t (*pool_resize)(convoy_transfer_engine *engine, uint64_t bytes, struct convoy_error *error);
 

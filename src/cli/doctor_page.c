@@ -135,6 +135,9 @@ static void page_ucx(FILE *out, const json_t *ucx)
         line(out, "loaded by", "%s", text_of(ucx, "loaded_by"));
         page_list(out, "transports", json_object_get(ucx, "transports"));
         page_list(out, "devices", json_object_get(ucx, "devices"));
+        if (json_array_size(json_object_get(ucx, "memory_types")) != 0) { /* else it does not say */
+            page_list(out, "memory types", json_object_get(ucx, "memory_types"));
+        }
         line(out, "signal handlers", "%lld replaced", (long long)number_of(ucx, "signals_changed"));
         page_list(out, "libc functions patched", json_object_get(ucx, "hooks_changed"));
     }

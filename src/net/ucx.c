@@ -83,6 +83,13 @@ static ucs_status_t context_init(const struct convoy_ucx *ucx, const ucp_config_
     return result;
 }
 
+static uint64_t context_memory_types(const struct convoy_ucx *ucx, ucp_context_h handle)
+{
+    ucp_context_attr_t attributes = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    ucs_status_t result = ucx->library.functions.ucp_context_query(handle, &attributes);
+    return result == UCS_OK ? attributes.memory_types : 0;
+}
+
 /* "tcp/eth0, tcp/lo" of the network transports; false when there are none though the list is known. */
 static bool resources_list(const struct convoy_ucx_resources *resources, char *text, size_t bytes)
 {
@@ -209,6 +216,7 @@ static int32_t ucx_open_locked(struct convoy_runtime *runtime, struct convoy_err
         return status;
     }
     ucx->resources = ucx->contexts->resources;
+    ucx->memory_types = context_memory_types(ucx, ucx->contexts->handle);
     ucx->is_open = true;
     return CONVOY_OK;
 }

@@ -53,6 +53,7 @@ struct convoy_ucx {
     struct convoy_ucx_setting settings[CONVOY_UCX_SETTINGS];
     struct convoy_ucx_context *contexts; /* the last one is the one as configured */
     struct convoy_ucx_resources resources;
+    uint64_t memory_types; /* that it takes as configured, 1 << its number in UCX; 0 = it does not say */
 };
 
 /* UCX, opened now if this context has not yet. INIT_FAILED as in net/link.h. The result lives as long as runtime. */
@@ -65,7 +66,7 @@ int32_t convoy_ucx_context_get(struct convoy_runtime *runtime, const char *devic
 /* Opens UCX only to see whether it works, for `convoy doctor`. */
 int32_t convoy_ucx_probe(struct convoy_runtime *runtime, struct convoy_error *error);
 
-/* JSON object: opened, file, version, loaded_by ("host" or "convoy"; null before), supported, transports, devices,
+/* JSON object: opened, file, version, loaded_by ("host" or "convoy"; null before), supported, transports, devices, memory_types,
  * settings {name: {value, source, read_back}}, signals_changed, hooks_changed, error (null = none). With the setting
  * ucx_probe it opens UCX first. NULL = out of memory. gives */
 json_t *convoy_ucx_describe(struct convoy_runtime *runtime);

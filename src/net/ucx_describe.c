@@ -35,6 +35,17 @@ static json_t *describe_resources(const struct convoy_ucx *ucx, bool with_device
     return list;
 }
 
+static json_t *describe_memory(const struct convoy_ucx *ucx)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list != NULL && ucx != NULL && i < CONVOY_UCX_MEMORY_TYPES; i++) {
+        if ((ucx->memory_types >> i & 1) != 0) {
+            (void)json_array_append_new(list, json_string(convoy_ucx_memory_name(i)));
+        }
+    }
+    return list;
+}
+
 static json_t *describe_settings(const struct convoy_ucx *ucx)
 {
     json_t *object = json_object();
@@ -64,11 +75,12 @@ static json_t *describe_locked(const struct convoy_ucx *ucx)
     const struct convoy_ucx_library *library = is_loaded ? &ucx->library : NULL;
     const char *loader = is_loaded && library->loaded_by_host ? "host" : "convoy";
     bool has_failed = ucx != NULL && ucx->failure.status != CONVOY_OK;
-    return json_pack("{s:b, s:s?, s:s?, s:s?, s:s, s:o, s:o, s:o, s:i, s:o, s:s?}", "opened",
+    return json_pack("{s:b, s:s?, s:s?, s:s?, s:s, s:o, s:o, s:o, s:o, s:i, s:o, s:s?}", "opened",
                      (int)(ucx != NULL && ucx->is_open), "file", is_loaded ? library->file : NULL, "version",
                      is_loaded ? library->version : NULL, "loaded_by", is_loaded ? loader : NULL, "supported",
                      CONVOY_UCX_SUPPORTED, "transports", describe_resources(ucx, false), "devices",
-                     describe_resources(ucx, true), "settings", describe_settings(ucx), "signals_changed",
+                     describe_resources(ucx, true), "memory_types", describe_memory(ucx), "settings",
+                     describe_settings(ucx), "signals_changed",
                      is_loaded ? (int)library->signals_changed : 0, "hooks_changed", describe_hooks(ucx), "error",
                      has_failed ? ucx->failure.text : NULL);
 }

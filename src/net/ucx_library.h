@@ -24,6 +24,7 @@
     X(ucp_config_read)                                                                                                 \
     X(ucp_config_release)                                                                                              \
     X(ucp_context_print_info)                                                                                          \
+    X(ucp_context_query)                                                                                               \
     X(ucp_ep_close_nbx)                                                                                                \
     X(ucp_ep_create)                                                                                                   \
     X(ucp_ep_flush_nbx)                                                                                                \

@@ -146,6 +146,24 @@ bool convoy_ucx_transport_is_network(const char *transport)
     return true;
 }
 
+const char *convoy_ucx_memory_name(uint32_t type)
+{
+    static const char *const names[CONVOY_UCX_MEMORY_TYPES] = {"host", "cuda", "cuda-managed", "rocm", "rocm-managed"};
+    return names[type];
+}
+
+void convoy_ucx_memory_text(uint64_t types, char *text_out)
+{
+    size_t used = 0;
+    (void)snprintf(text_out, CONVOY_UCX_MEMORY_TEXT_BYTES, "unknown");
+    for (uint32_t i = 0; i < CONVOY_UCX_MEMORY_TYPES; i++) {
+        if ((types >> i & 1) != 0) {
+            used += (size_t)snprintf(text_out + used, CONVOY_UCX_MEMORY_TEXT_BYTES - used, "%s%s", used != 0 ? ", " : "",
+                                     convoy_ucx_memory_name(i));
+        }
+    }
+}
+
 bool convoy_ucx_config_find(const char *text, const char *name, char *value_out, size_t value_bytes)
 {
     size_t name_length = strlen(name);

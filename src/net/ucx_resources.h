@@ -36,6 +36,15 @@ void convoy_ucx_resources_parse_rma(const char *text, struct convoy_ucx_resource
 /* Whether a transport leaves the process and the host: not shared memory, loopback inside a process, or a GPU's. */
 bool convoy_ucx_transport_is_network(const char *transport);
 
+#define CONVOY_UCX_MEMORY_TYPES 5u
+#define CONVOY_UCX_MEMORY_TEXT_BYTES 64u
+
+/* A kind of memory by its number in UCX ("host", "cuda"), below CONVOY_UCX_MEMORY_TYPES. */
+const char *convoy_ucx_memory_name(uint32_t type);
+
+/* Kinds, a bit each, as "host, cuda"; "unknown" when there is none. text_out: CONVOY_UCX_MEMORY_TEXT_BYTES. */
+void convoy_ucx_memory_text(uint64_t types, char *text_out);
+
 /* Value of `name` in the lines "UCX_NAME=value" or "NAME=value" of ucp_config_print; false when it is not there. */
 bool convoy_ucx_config_find(const char *text, const char *name, char *value_out, size_t value_bytes);
 

@@ -90,6 +90,16 @@ void convoy_pool_part_close(struct convoy_pool_part *part)
     *part = (struct convoy_pool_part){.file = -1};
 }
 
+void convoy_pool_part_return(const struct convoy_pool *pool, struct convoy_pool_part *part)
+{
+    bool is_asked = pool->let_go != NULL && part->memory != NULL && part->bytes != 0;
+    if (is_asked && !pool->let_go(pool->user, part->memory, part->bytes) && part->file >= 0) {
+        (void)close(part->file); /* as if the memory were the host's */
+        part->file = -1;
+    }
+    convoy_pool_part_close(part);
+}
+
 /* -- blocks -------------------------------------------------------------------------------------------------------- */
 
 static bool is_alive(const struct convoy_pool_part *part)

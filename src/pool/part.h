@@ -54,6 +54,7 @@ struct convoy_pool {
     enum convoy_pool_kind kind;
     _Atomic bool has_ended;
     convoy_pool_ended_fn ended;
+    convoy_pool_let_go_fn let_go;
     void *user;
 };
 
@@ -67,6 +68,8 @@ int32_t convoy_pool_part_open(struct convoy_pool_part *part, const struct convoy
                               struct convoy_error *error);
 /* Returns all it has; it is FREE and can be opened again. */
 void convoy_pool_part_close(struct convoy_pool_part *part);
+/* The same, once nobody else holds its memory; else that stays mapped. */
+void convoy_pool_part_return(const struct convoy_pool *pool, struct convoy_pool_part *part);
 
 /* The one that has this offset, or this address of this process; NULL: none of those that are alive. */
 struct convoy_pool_part *convoy_pool_part_at(struct convoy_pool *pool, uint64_t offset);

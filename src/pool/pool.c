@@ -49,6 +49,7 @@ int32_t convoy_pool_open(const struct convoy_pool_options *options, struct convo
     pool->kind = options->kind;
     pool->block_bytes = wanted.block_bytes;
     pool->ended = options->ended;
+    pool->let_go = options->let_go;
     pool->user = options->user;
     for (uint32_t i = 0; i < CONVOY_POOL_GENERATIONS; i++) {
         pool->parts[i].file = -1;
@@ -76,7 +77,7 @@ void convoy_pool_close(struct convoy_pool *pool)
         return;
     }
     for (uint32_t i = 0; i < CONVOY_POOL_GENERATIONS; i++) {
-        convoy_pool_part_close(&pool->parts[i]);
+        convoy_pool_part_return(pool, &pool->parts[i]);
     }
     convoy_leases_destroy(pool->leases);
     (void)pthread_mutex_destroy(&pool->lock);
@@ -91,6 +92,9 @@ void convoy_pool_leave(struct convoy_pool *pool)
             (void)close(part->file);
             part->file = -1;
         }
+    }
+    if (pool != NULL) {
+        pool->let_go = NULL;
     }
     convoy_pool_close(pool);
 }

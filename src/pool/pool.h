@@ -35,6 +35,10 @@ enum convoy_pool_kind {
 /* There is something to reap. Called under the pool's lock. */
 typedef void (*convoy_pool_ended_fn)(void *user);
 
+/* Asked before the memory of a generation is returned, without the lock. false: somebody else still holds it, and it stays
+ * mapped while the process lives. */
+typedef bool (*convoy_pool_let_go_fn)(void *user, void *memory, uint64_t bytes);
+
 struct convoy_pool_options {
     enum convoy_pool_kind kind;
     void *memory;         /* HOST, DEVICE: stays the host's */
@@ -43,6 +47,7 @@ struct convoy_pool_options {
     uint32_t lease_max;
     uint32_t reference_max;
     convoy_pool_ended_fn ended; /* may be NULL */
+    convoy_pool_let_go_fn let_go; /* may be NULL */
     void *user;
 };
 
@@ -73,7 +78,7 @@ int32_t convoy_pool_open(const struct convoy_pool_options *options, struct convo
 
 /* Nobody uses it any more; views that peers have mapped stay theirs. */
 void convoy_pool_close(struct convoy_pool *pool);
-/* The same, but its memory stays mapped while the process lives: something may still write there. */
+/* The same, but its memory stays mapped while the process lives, and nobody is asked: something may still write there. */
 void convoy_pool_leave(struct convoy_pool *pool);
 
 /* Of the current generation. SHARED: the file to give to peers (borrowed), else -1. */
@@ -121,6 +126,8 @@ int32_t convoy_pool_fits(struct convoy_pool *pool, const uint64_t *bytes, size_t
  */
 int32_t convoy_pool_renew(struct convoy_pool *pool, uint64_t bytes, const struct convoy_pool_request *each, uint32_t count,
                           struct convoy_slot *slots_out, struct convoy_error *error);
+/* Between renew and what follows it: where that generation lies. */
+void *convoy_pool_made(struct convoy_pool *pool, uint64_t *bytes_out);
 /* From now on everything is taken there. Its number. */
 uint64_t convoy_pool_switch(struct convoy_pool *pool);
 /* Instead of switch: it never was. The slots are void. */

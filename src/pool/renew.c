@@ -112,6 +112,16 @@ int32_t convoy_pool_renew(struct convoy_pool *pool, uint64_t bytes, const struct
     return status;
 }
 
+void *convoy_pool_made(struct convoy_pool *pool, uint64_t *bytes_out)
+{
+    (void)pthread_mutex_lock(&pool->lock);
+    const struct convoy_pool_part *part = find(pool, CONVOY_PART_MADE);
+    *bytes_out = part->bytes;
+    void *memory = part->memory;
+    (void)pthread_mutex_unlock(&pool->lock);
+    return memory;
+}
+
 uint64_t convoy_pool_switch(struct convoy_pool *pool)
 {
     (void)pthread_mutex_lock(&pool->lock);
@@ -144,7 +154,7 @@ void convoy_pool_undo(struct convoy_pool *pool)
     (void)convoy_pool_part_move(part, CONVOY_PART_FREE);
     *part = (struct convoy_pool_part){.file = -1};
     (void)pthread_mutex_unlock(&pool->lock);
-    convoy_pool_part_close(&ended);
+    convoy_pool_part_return(pool, &ended);
 }
 
 /* -- ending -------------------------------------------------------------------------------------------------------- */
@@ -169,7 +179,7 @@ uint32_t convoy_pool_reap(struct convoy_pool *pool, uint64_t generations_out[CON
     }
     (void)pthread_mutex_unlock(&pool->lock);
     for (uint32_t i = 0; i < count; i++) {
-        convoy_pool_part_close(&ended[i]);
+        convoy_pool_part_return(pool, &ended[i]);
     }
     return count;
 }

@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "core/status.h"
+#include "net/ucx_resources.h"
 #include "xfer/device_jobs.h"
 #include "xfer/far.h"
 #include "xfer/stats.h"
@@ -50,9 +51,12 @@ static json_t *part_of(json_t *object, const char *name)
 
 static json_t *describe_device(const struct convoy_xfer_device *device)
 {
+    char text[CONVOY_UCX_MEMORY_TEXT_BYTES];
     json_t *out = json_object();
     set_text(out, "name", convoy_device_name(device->device));
     (void)json_object_set_new(out, "pinned", json_boolean(device->is_pool_pinned));
+    convoy_ucx_memory_text(device->ucx_memory, text);
+    set_text(out, "ucx_takes", text);
     return out;
 }
 

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
+#include "xfer/resize.h"
 
 #include <pthread.h>
 
@@ -203,6 +204,11 @@ void convoy_xfer_device_pump(struct convoy_xfer *engine)
     }
     if (device->dead_views != NULL) {
         convoy_xfer_device_unpin(engine);
+    }
+    if (device->calls_host && convoy_pool_has_ended(engine->pool) && convoy_xfer_device_may_call(engine)) {
+        convoy_xfer_unlock(engine); /* the progress thread cannot */
+        convoy_xfer_reap(engine);
+        convoy_xfer_lock(engine);
     }
     if (device->count != 0) {
         look_again(engine);

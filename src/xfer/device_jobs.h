@@ -35,13 +35,15 @@ struct convoy_xfer_device {
     struct convoy_device *device;
     struct convoy_pool *pool; /* of the host's device memory; NULL: none was given */
     bool calls_host;
-    bool is_pool_pinned; /* the shared pool */
+    bool is_pool_pinned; /* the shared pool, */
+    bool is_next_pinned; /* and the generation of it that is being made */
     bool is_warned;      /* that a view cannot be pinned */
     uint32_t first;      /* jobs, */
     uint32_t last;
     uint32_t count;
     uint32_t lost_count;
     uint64_t copied_bytes;
+    uint64_t ucx_memory; /* what the bound UCX takes (net/ucx.h); 0 = nobody has asked yet, or it does not say */
     struct convoy_view *dead_views; /* to be unpinned and unmapped */
 };
 
@@ -52,6 +54,13 @@ int32_t convoy_xfer_device_check_options(const struct convoy_transfer_options *o
 int32_t convoy_xfer_device_open(struct convoy_xfer *engine, struct convoy_error *error);
 /* The pool of device memory, and the shared one pinned; engine->pool is there. [no lock] */
 int32_t convoy_xfer_device_pools(struct convoy_xfer *engine, struct convoy_error *error);
+/* Pins the next generation of the shared pool; what cannot be pinned is warned of, as at open. [no lock; a thread of the
+ * host that resizes] */
+void convoy_xfer_device_pin_next(struct convoy_xfer *engine);
+/* From now on that is the pool. */
+void convoy_xfer_device_pool_switched(struct convoy_xfer *engine);
+/* A convoy_pool_let_go_fn of the shared pool. [no lock; a thread that may] */
+bool convoy_xfer_device_unpin_pool(void *engine, void *memory, uint64_t bytes);
 /* Before the pools: nobody is left who copies. [no lock; a thread of the host] */
 void convoy_xfer_device_close(struct convoy_xfer *engine);
 /* Unpins what bury has taken, on a thread that may; gives the lock up meanwhile. */

@@ -89,27 +89,54 @@ static int32_t open_pool(struct convoy_xfer *engine, struct convoy_error *error)
         return status;
     }
     convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN,
-                    "device %s: what is staged in its memory goes to peers through a pinned pool of %llu bytes: peers on this "
-                    "host cannot map it, and those on others get it from host memory",
+                    "device %s: what is staged in its memory goes to peers through a pinned pool of %llu bytes, since no peer "
+                    "can map it",
                     convoy_device_name(engine->device->device), (unsigned long long)convoy_pool_bytes(engine->pool));
     return convoy_pool_open(&pool, &engine->device->pool, error);
 }
 
-int32_t convoy_xfer_device_pools(struct convoy_xfer *engine, struct convoy_error *error)
+static bool pin_pool(struct convoy_xfer *engine, void *memory, uint64_t bytes)
 {
     struct convoy_error why = CONVOY_ERROR_INIT;
-    struct convoy_xfer_device *device = engine->device;
-    uint64_t bytes = convoy_pool_bytes(engine->pool);
-    if (device == NULL) {
-        return CONVOY_OK;
-    }
-    device->is_pool_pinned = bytes != 0 && convoy_device_register(device->device, convoy_pool_memory(engine->pool), bytes, 0,
-                                                                  &why) == CONVOY_OK;
-    if (bytes != 0 && !device->is_pool_pinned) {
+    bool is_pinned = bytes != 0 && convoy_device_register(engine->device->device, memory, bytes, 0, &why) == CONVOY_OK;
+    if (bytes != 0 && !is_pinned) {
         convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "the pool is not pinned, its copies may wait for streams: %s",
                         why.text);
     }
+    return is_pinned;
+}
+
+int32_t convoy_xfer_device_pools(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    if (engine->device == NULL) {
+        return CONVOY_OK;
+    }
+    engine->device->is_pool_pinned = pin_pool(engine, convoy_pool_memory(engine->pool), convoy_pool_bytes(engine->pool));
     return engine->options.pool_kind == CONVOY_MEMORY_DEVICE ? open_pool(engine, error) : CONVOY_OK;
+}
+
+void convoy_xfer_device_pin_next(struct convoy_xfer *engine)
+{
+    if (engine->device != NULL) {
+        uint64_t bytes;
+        void *memory = convoy_pool_made(engine->pool, &bytes);
+        engine->device->is_next_pinned = pin_pool(engine, memory, bytes);
+    }
+}
+
+void convoy_xfer_device_pool_switched(struct convoy_xfer *engine)
+{
+    if (engine->device != NULL) {
+        engine->device->is_pool_pinned = engine->device->is_next_pinned;
+    }
+}
+
+/* What was never pinned is not known there. */
+bool convoy_xfer_device_unpin_pool(void *user, void *memory, uint64_t bytes)
+{
+    const struct convoy_xfer *engine = user;
+    int32_t status = convoy_device_unregister(engine->device->device, memory, bytes, NULL);
+    return status == CONVOY_OK || status == CONVOY_NOT_FOUND;
 }
 
 struct convoy_pool *convoy_xfer_device_own_pool(const struct convoy_xfer *engine)
@@ -128,6 +155,9 @@ void convoy_xfer_device_add_figures(const struct convoy_xfer *engine, struct con
     figures->leases.counts[CONVOY_LEASE_RETIRED] += pinned.leases.counts[CONVOY_LEASE_RETIRED];
     figures->leases.references[CONVOY_REFERENCE_READ] += pinned.leases.references[CONVOY_REFERENCE_READ];
     figures->exhausted += pinned.exhausted;
+    figures->old_count += pinned.old_count;
+    figures->old_bytes += pinned.old_bytes;
+    figures->old_taken += pinned.old_taken;
 }
 
 /* -- views --------------------------------------------------------------------------------------------------------- */
@@ -197,7 +227,6 @@ static void leave_lost(struct convoy_xfer *engine)
 void convoy_xfer_device_close(struct convoy_xfer *engine)
 {
     struct convoy_xfer_device *device = engine->device;
-    bool is_let_go = true;
     if (device == NULL) {
         return;
     }
@@ -207,14 +236,12 @@ void convoy_xfer_device_close(struct convoy_xfer *engine)
         device->dead_views = view->next;
         unpin_view(device, view);
     }
-    if (device->is_pool_pinned) {
-        is_let_go = convoy_device_unregister(device->device, convoy_pool_memory(engine->pool),
-                                             convoy_pool_bytes(engine->pool), NULL) == CONVOY_OK;
-    }
-    if (!is_let_go || device->lost_count != 0) {
+    if (device->lost_count != 0) {
         convoy_pool_leave(engine->pool);
-        engine->pool = NULL;
+    } else {
+        convoy_pool_close(engine->pool);
     }
+    engine->pool = NULL;
     (void)convoy_device_close(device->device, convoy_deadline_after(convoy_now_ns(), CLOSE_NS), NULL);
     convoy_pool_close(device->pool);
     convoy_memory_free(device);

@@ -148,6 +148,7 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
         .lease_max = 2 * (options->transfer_max + options->prealloc_count), /* a resize makes those anew */
         .reference_max = 4 * options->transfer_max,
         .ended = wake_reaper,
+        .let_go = engine->device != NULL ? convoy_xfer_device_unpin_pool : NULL,
         .user = engine,
     };
     const struct convoy_pool_options note = {

@@ -188,6 +188,7 @@ int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error)
         status = create(engine, &far, error);
     }
     if (far != NULL) {
+        convoy_far_tell_device(engine);
         convoy_xfer_lock(engine);
         engine->far = far;
         convoy_xfer_kick(engine); /* whoever sleeps does not know its descriptor */

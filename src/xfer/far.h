@@ -193,6 +193,8 @@ extern const struct convoy_lane convoy_lane_far;
 /* -- far.c -- */
 /* Opens bulk, unless it is. UNSUPPORTED, INIT_FAILED: what it needs. [no lock] */
 int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error);
+/* far_open.c: says once, of an engine with a device, how its memory goes to other hosts, and what this UCX takes. [no lock] */
+void convoy_far_tell_device(struct convoy_xfer *engine);
 /* Gives what still waits a moment to leave. [no lock; nobody else is inside] */
 void convoy_far_close(struct convoy_xfer *engine);
 /* Works and takes what came; gives the lock up meanwhile. */

@@ -4,6 +4,8 @@
 #include "xfer/far.h"
 
 #include "core/error.h"
+#include "net/ucx.h"
+#include "xfer/device_jobs.h"
 
 #include <errno.h>
 
@@ -50,4 +52,24 @@ int32_t convoy_far_open_elsewhere(struct convoy_xfer *engine, struct convoy_erro
         return is_open ? CONVOY_OK : convoy_error_set(error, failure->status, "%s", failure->text);
     }
     return is_open ? CONVOY_OK : engine->far_opener.has_thread ? CONVOY_IN_PROGRESS : opener_start(engine, error);
+}
+
+/* Not by which memory UCX takes: what lands is checked and copied by the processor, on both sides out of host memory. */
+void convoy_far_tell_device(struct convoy_xfer *engine)
+{
+    const struct convoy_ucx *ucx = NULL;
+    char text[CONVOY_UCX_MEMORY_TEXT_BYTES];
+    bool is_pool = engine->options.pool_kind == CONVOY_MEMORY_DEVICE;
+    if (engine->device == NULL || convoy_ucx_open(engine->runtime, &ucx, NULL) != CONVOY_OK) {
+        return;
+    }
+    convoy_ucx_memory_text(ucx->memory_types, text);
+    bool takes_cuda = (ucx->memory_types >> UCS_MEMORY_TYPE_CUDA & 1) != 0;
+    convoy_log_line(&engine->runtime->log, is_pool ? CONVOY_LOG_WARN : CONVOY_LOG_INFO,
+                    "device %s: what goes to other hosts goes from pinned host memory; UCX %s takes memory of kind %s%s",
+                    convoy_device_name(engine->device->device), ucx->library.version, text,
+                    takes_cuda ? "" : ", and no CUDA memory");
+    convoy_xfer_lock(engine);
+    engine->device->ucx_memory = ucx->memory_types;
+    convoy_xfer_unlock(engine);
 }

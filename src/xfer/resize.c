@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
+#include "xfer/device_jobs.h"
 
 #include <string.h>
 
@@ -14,10 +15,9 @@
 static int32_t begin(struct convoy_xfer *engine, struct convoy_error *error)
 {
     int32_t status = convoy_xfer_check_open(engine, error);
-    if (status == CONVOY_OK && engine->options.pool_kind != CONVOY_MEMORY_SHARED) {
-        status = convoy_error_set(error, CONVOY_UNSUPPORTED, "option pool_kind is %u: that memory is the host's, which alone "
-                                                             "could give more; open another engine",
-                                  engine->options.pool_kind);
+    if (status == CONVOY_OK && engine->options.pool_kind == CONVOY_MEMORY_HOST) {
+        status = convoy_error_set(error, CONVOY_UNSUPPORTED, "option pool_kind is HOST: that memory is the host's, which alone "
+                                                             "could give more; open another engine");
     }
     if (status == CONVOY_OK && engine->is_resizing) {
         status = convoy_error_set(error, CONVOY_BAD_STATE, "another thread makes generation %llu of this pool",
@@ -64,6 +64,7 @@ static void go_on(struct convoy_xfer *engine, const struct convoy_slot *slots)
     uint64_t before = engine->generation;
     engine->generation = convoy_pool_switch(engine->pool);
     engine->introduction.pool_bytes = convoy_pool_bytes(engine->pool);
+    convoy_xfer_device_pool_switched(engine);
     renew_preallocs(engine, slots);
     CONVOY_XFER_NOTE(engine, resizes);
     for (uint32_t i = 0; i < engine->peer_top; i++) {
@@ -76,6 +77,28 @@ static void go_on(struct convoy_xfer *engine, const struct convoy_slot *slots)
                     (unsigned long long)engine->generation, (unsigned long long)before);
 }
 
+/* Pinned before anything is taken there, and let go again if the engine closes meanwhile; the device is called without the
+ * lock. */
+static int32_t make_next(struct convoy_xfer *engine, uint64_t bytes, const struct convoy_pool_request *each,
+                         struct convoy_slot *slots, struct convoy_error *error)
+{
+    int32_t status = convoy_pool_renew(engine->pool, bytes, each, engine->options.prealloc_count, slots, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    convoy_xfer_device_pin_next(engine);
+    convoy_xfer_lock(engine);
+    status = convoy_xfer_check_open(engine, error);
+    if (status == CONVOY_OK) {
+        go_on(engine, slots);
+    }
+    convoy_xfer_unlock(engine);
+    if (status != CONVOY_OK) {
+        convoy_pool_undo(engine->pool);
+    }
+    return status;
+}
+
 int32_t convoy_xfer_resize(struct convoy_xfer *engine, uint64_t bytes, struct convoy_error *error)
 {
     uint32_t count = engine->options.prealloc_count;
@@ -83,10 +106,6 @@ int32_t convoy_xfer_resize(struct convoy_xfer *engine, uint64_t bytes, struct co
                                              .bytes = engine->options.prealloc_bytes,
                                              .now_ns = convoy_now_ns(),
                                              .deadline_ns = CONVOY_LEASE_NEVER};
-    if (engine->device != NULL) {
-        return convoy_error_set(error, CONVOY_UNSUPPORTED,
-                                "the pool of an engine with a device is pinned for it when it is opened, and stays as it is");
-    }
     struct convoy_slot *slots = count != 0 ? convoy_memory_array(count, sizeof *slots) : NULL;
     if (count != 0 && slots == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u preallocated slots", count);
@@ -96,15 +115,8 @@ int32_t convoy_xfer_resize(struct convoy_xfer *engine, uint64_t bytes, struct co
     convoy_xfer_unlock(engine);
     if (status == CONVOY_OK) {
         convoy_xfer_reap(engine);
-        status = convoy_pool_renew(engine->pool, bytes, &each, count, slots, error);
+        status = make_next(engine, bytes, &each, slots, error);
         convoy_xfer_lock(engine);
-        int32_t open = status == CONVOY_OK ? convoy_xfer_check_open(engine, error) : status;
-        if (open == CONVOY_OK) {
-            go_on(engine, slots);
-        } else if (status == CONVOY_OK) {
-            convoy_pool_undo(engine->pool);
-        }
-        status = open;
         engine->is_resizing = false;
         convoy_xfer_unlock(engine);
     }
@@ -196,6 +208,9 @@ void convoy_xfer_share_late(struct convoy_xfer *engine, struct convoy_xfer_peer 
 void convoy_xfer_reap(struct convoy_xfer *engine)
 {
     uint64_t ended[CONVOY_POOL_GENERATIONS];
+    if (engine->device != NULL && !convoy_xfer_device_may_call(engine)) { /* which unpins them: a host thread comes */
+        return;
+    }
     uint32_t count = convoy_pool_reap(engine->pool, ended);
     convoy_xfer_lock(engine);
     for (uint32_t i = 0; count != 0 && i < engine->peer_top; i++) {

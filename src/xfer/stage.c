@@ -311,7 +311,7 @@ static int32_t take_room(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     convoy_xfer_hear(engine); /* what was given back may be had again; and of that, what was used last is warm */
     int32_t status = convoy_pool_take(engine->pool, &request, &entry->slot, error);
     if (status != CONVOY_OK && convoy_xfer_device_own_pool(engine) != engine->pool) {
-        return convoy_error_prefix(error, status, "the pinned pool, option bounce_bytes");
+        return convoy_error_prefix(error, status, "the pinned pool (option bounce_bytes, pool_resize)");
     }
     if (status == CONVOY_OK) {
         request.bytes = CONVOY_MARK_BYTES + note_bytes;

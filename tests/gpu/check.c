@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * convoy's device layer on a real GPU: what an address is, copies behind events and streams, registration, pinned chunks,
- * bandwidth. Exit status 0, 1, or 77 with the reason where there is no driver or no device. Built and run by tests/gpu/run.sh.
+ * convoy's device layer on a real GPU: what an address is, copies behind events and streams, registration, bandwidth. Exit
+ * status 0, 1, or 77 with the reason where there is no driver or no device. Built and run by tests/gpu/run.sh.
  */
 #include "core/clock.h"
 #include "core/error.h"
-#include "device/bounce.h"
 #include "device/cuda.h"
 #include "tests/lib/cuda_host.h"
 
@@ -267,47 +266,6 @@ static void check_refusals(void)
     (void)printf("refusals, and the current context: ok\n");
 }
 
-static void bounce(struct convoy_bounce *pool, void *memory, bool is_in, uint8_t *wire, size_t bytes)
-{
-    const struct convoy_bounce_order order = {.is_in = is_in, .memory = memory, .bytes = bytes, .stream = check.stream};
-    struct convoy_bounce_lane *lane = NULL;
-    struct convoy_bounce_chunk chunk = {0};
-    uint64_t until_ns = deadline();
-    OK(convoy_bounce_begin(pool, &order, &lane, &error));
-    for (;;) {
-        struct convoy_error error = CONVOY_ERROR_INIT;
-        int32_t status = convoy_bounce_next(lane, &chunk, &error);
-        EXPECT(status >= 0 && convoy_now_ns() < until_ns);
-        if (status == CONVOY_OK && chunk.bytes == 0) {
-            break;
-        }
-        if (status == CONVOY_OK) {
-            memcpy(is_in ? chunk.address : wire + chunk.offset, is_in ? wire + chunk.offset : chunk.address, chunk.bytes);
-            OK(convoy_bounce_give(lane, chunk.index, &error));
-        }
-    }
-    OK(convoy_bounce_end(lane, NULL));
-}
-
-static void check_bounce(void)
-{
-    const struct convoy_bounce_options options = {.chunk_bytes = (uint64_t)1 << 20};
-    struct convoy_bounce *pool = NULL;
-    size_t bytes = BYTES - 100;
-    uint8_t *wire = malloc(2 * bytes);
-    EXPECT(wire != NULL);
-    for (size_t i = 0; i < bytes; i++) {
-        wire[i] = (uint8_t)(i * 131 + i / 4096);
-    }
-    OK(convoy_bounce_open(check.device, &options, &pool, &error));
-    bounce(pool, check.memory, true, wire, bytes);
-    bounce(pool, check.memory, false, wire + bytes, bytes);
-    EXPECT(memcmp(wire, wire + bytes, bytes) == 0);
-    OK(convoy_bounce_close(pool, &error));
-    free(wire);
-    (void)printf("through pinned chunks: ok\n");
-}
-
 static int compare(const void *a, const void *b)
 {
     double left = *(const double *)a;
@@ -352,7 +310,6 @@ int main(void)
     check_order(CONVOY_READY_STREAM);
     check_round_trip();
     check_refusals();
-    check_bounce();
     check_bandwidth(true);
     check_bandwidth(false);
     scene_close();

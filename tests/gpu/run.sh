@@ -19,7 +19,7 @@ run() {
     return $code
 }
 
-sources=(src/core/{copy,error,fault,log,memory}.c src/device/{bounce,cuda,cuda_library,device,ranges,streamed,ticket}.c)
+sources=(src/core/{copy,cpu,error,fault,log,memory}.c src/device/{cuda,cuda_library,device,ranges,streamed,ticket}.c)
 if ! "${CC:-cc}" "${flags[@]}" tests/gpu/check.c "${sources[@]}" -ldl -lpthread -o "$work/check" ||
     ! "${CC:-cc}" "${flags[@]}" tests/gpu/transfer.c -ldl -o "$work/transfer"; then
     echo "the check could not be built"

@@ -217,6 +217,34 @@ static void test_transfer_device_load_from_a_pool_that_cannot_be_mapped(void **s
     free(data);
 }
 
+/* Offered before it is staged: the device copies none of it before all of it is there. */
+static void test_transfer_device_load_of_what_is_still_being_staged(void **state)
+{
+    (void)state;
+    uint64_t bytes = 8u << 20;
+    struct scene scene = {.host = sim_host_open(), .bytes = bytes};
+    const struct convoy_transfer_options options = pool_of(16u << 20);
+    uint8_t *data = malloc(bytes);
+    EXPECT(data != NULL);
+    scene.sender = engine_create(&options); /* one with a device stages first */
+    scene.receiver = sim_host_engine(NULL);
+    scene.peer = engine_connect(scene.sender, scene.receiver->info.session);
+    scene.source = sim_host_alloc(bytes);
+    scene.target = sim_host_alloc(bytes);
+    for (uint32_t round = 0; round < 10; round++) {
+        engine_fill(data, bytes, round);
+        convoy_transfer loaded = load_to(&scene, scene.target, NULL);
+        convoy_transfer sent = send_bytes(scene.sender, scene.peer, "early", round + 1, data, bytes);
+        engine_wait(scene.receiver, loaded, CONVOY_OK, NULL);
+        EXPECT(sim_host_is_filled(scene.target, bytes, round));
+        engine_wait(scene.sender, sent, CONVOY_OK, NULL);
+        release(scene.sender, sent);
+        release(scene.receiver, loaded);
+    }
+    free(data);
+    scene_close(&scene);
+}
+
 /* What a peer has written into a slot by address, on into device memory. */
 static void test_transfer_device_load_from_a_slot_that_a_peer_has_filled(void **state)
 {
@@ -640,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_transfer_device_views_of_a_shared_pool_are_host_memory),
         cmocka_unit_test(test_transfer_device_load_by_descriptor),
         cmocka_unit_test(test_transfer_device_load_from_a_pool_that_cannot_be_mapped),
+        cmocka_unit_test(test_transfer_device_load_of_what_is_still_being_staged),
         cmocka_unit_test(test_transfer_device_load_from_a_slot_that_a_peer_has_filled),
         cmocka_unit_test(test_transfer_device_destination_that_is_too_small_is_refused),
         cmocka_unit_test(test_transfer_device_stage_of_mixed_and_strided_tensors),

@@ -24,6 +24,14 @@ struct plan {
 
 static const uint64_t sizes[ROUNDS] = {0, 1, 513, 4096, 61440, 61441, 65536, 300001, 1u << 20, (1u << 20) + 1, 4u << 20, 7};
 
+/* Halfway each side goes on in other memory, which is pinned as the first was. */
+static void resize_at(struct engine *engine, uint32_t round)
+{
+    if (round == ROUNDS / 2) {
+        EXPECT_OK(engine->table->pool_resize(engine->handle, POOL_BYTES / 2, &engine->error), &engine->error);
+    }
+}
+
 static void send_all(const struct rank *rank, struct sim_host *host, struct engine *engine, const struct plan *plan)
 {
     convoy_peer peer = far_connect(rank, engine);
@@ -38,6 +46,7 @@ static void send_all(const struct rank *rank, struct sim_host *host, struct engi
         stage.stream = host->stream;
         stage.critical_flags = plan->is_checked ? CONVOY_STAGE_CHECKSUM : 0;
         sim_host_fill(source, sizes[i], i);
+        resize_at(engine, i);
         EXPECT_OK(engine->table->send_start(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
         engine_wait(engine, sent, CONVOY_OK, &result);
         EXPECT_EQUAL(result.is_source_free, 1);
@@ -57,6 +66,7 @@ static void load_all(struct sim_host *host, struct engine *engine, const struct 
                                          .stream = host->stream,
                                          .timeout_ns = ENGINE_TIMEOUT_NS};
         convoy_transfer loaded = 0;
+        resize_at(engine, i);
         EXPECT_OK(engine->table->accept_start(engine->handle, &load, &loaded, &engine->error), &engine->error);
         engine_wait(engine, loaded, CONVOY_OK, NULL);
         engine_look(engine, loaded);
@@ -66,6 +76,28 @@ static void load_all(struct sim_host *host, struct engine *engine, const struct 
         far_release(engine, loaded);
     }
     sim_host_free(target);
+}
+
+/* What this UCX takes is known once there are peers on other hosts. */
+static void expect_ucx_takes(struct engine *engine, const char *wanted)
+{
+    static char bytes[65536];
+    char field[64];
+    struct convoy_text_buffer text = {.struct_size = sizeof text, .data = bytes, .capacity = sizeof bytes};
+    EXPECT_OK(engine->table->engine_describe(engine->handle, CONVOY_TOPIC_STATS, &text, &engine->error), &engine->error);
+    (void)snprintf(field, sizeof field, "\"ucx_takes\":\"%s", wanted);
+    EXPECT_TEXT(bytes, field);
+}
+
+static _Atomic uint32_t told; /* warnings of how device memory goes to other hosts */
+
+static void hear_warning(void *user, uint32_t level, const char *text, size_t length)
+{
+    static const char words[] = "goes from pinned host memory; UCX ";
+    (void)user;
+    if (level == CONVOY_LOG_WARN && memmem(text, length, words, sizeof words - 1) != NULL) {
+        told++;
+    }
 }
 
 static void run_plan(const struct rank *rank, void *argument)
@@ -80,12 +112,16 @@ static void run_plan(const struct rank *rank, void *argument)
                                               .pool_bytes = POOL_BYTES,
                                               .pool_block_bytes = 4096,
                                               .device = CONVOY_DEVICE_CUDA};
+    engine_log = hear_warning;
     struct engine *engine = far_open_with(rank, &options);
+    expect_ucx_takes(engine, "unknown");
     if (rank->index == 0) {
         send_all(rank, host, engine, plan);
     } else {
         load_all(host, engine, plan);
     }
+    expect_ucx_takes(engine, "host");
+    EXPECT_EQUAL(told, plan->has_pools ? 1 : 0);
     far_finish(rank, engine);
     if (pool != NULL) {
         sim_host_free(pool);

@@ -2,6 +2,7 @@
 /* Transfers with a device of the host's: functions that are called on its own threads only, here those of the pretended
  * driver (tests/lib/sim_cuda.h) behind a table. And what engines refuse that have no device, or another one. */
 #include "tests/integration/reports_transfer.h"
+#include "tests/lib/mappings.h"
 #include "tests/lib/sim_host.h"
 
 #include <pthread.h>
@@ -240,6 +241,48 @@ static void test_transfer_device_table_is_not_called_while_the_host_is_elsewhere
     free(data);
 }
 
+/* Each resize ends a generation, which a thread of the engine may not unpin: the next thread of the host does. */
+static void test_transfer_device_table_old_pools_are_returned_by_threads_of_the_host(void **state)
+{
+    (void)state;
+    uint64_t bytes = 70000;
+    begin_own();
+    struct engine *engine = own_engine(NULL);
+    struct engine *receiver = own_engine(NULL);
+    convoy_peer peer = engine_connect(engine, receiver->info.session);
+    uint8_t *source = sim_host_alloc(bytes);
+    uint8_t *target = sim_host_alloc(bytes);
+    sim_host_fill(source, bytes, 8);
+    uint32_t mapped = mappings_count();
+    for (uint32_t i = 0; i < 20; i++) {
+        convoy_transfer staged = stage_from(engine, source, &bytes);
+        engine_wait(engine, staged, CONVOY_OK, NULL);
+        CALL_OK(engine, pool_resize, (1 + i % 2) << 20);
+        convoy_transfer sent = send_staged(engine, peer, staged);
+        convoy_transfer loaded = load_to(receiver, target, bytes);
+        engine_wait(receiver, loaded, CONVOY_OK, NULL);
+        EXPECT(sim_host_is_filled(target, bytes, 8));
+        engine_wait(engine, sent, CONVOY_OK, NULL);
+        release(engine, sent);
+        release(engine, staged);
+        release(receiver, loaded);
+        engine_await_empty(engine);
+    }
+    for (uint32_t i = 0; i < 10000 && mappings_count() != mapped; i++) {
+        (void)engine_figures(engine);
+        (void)engine_figures(receiver);
+        (void)poll(NULL, 0, 1);
+    }
+    EXPECT_EQUAL(mappings_count(), mapped);
+    EXPECT_EQUAL(own.strays, 0);
+    EXPECT_EQUAL(own.host->sim->blocking(), 0);
+    engine_destroy(engine);
+    engine_destroy(receiver);
+    sim_host_free(source);
+    sim_host_free(target);
+    EXPECT_EQUAL(own.strays, 0);
+}
+
 static void test_transfer_device_table_failures_are_told_in_the_hosts_words(void **state)
 {
     (void)state;
@@ -356,6 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfer_device_table_copies_for_both_sides_on_the_hosts_thread),
         cmocka_unit_test(test_transfer_device_table_is_not_called_while_the_host_is_elsewhere),
+        cmocka_unit_test(test_transfer_device_table_old_pools_are_returned_by_threads_of_the_host),
         cmocka_unit_test(test_transfer_device_table_failures_are_told_in_the_hosts_words),
         cmocka_unit_test(test_transfer_device_table_that_lacks_something_is_refused),
         cmocka_unit_test(test_transfer_device_refusals_say_what_is_missing),

@@ -19,6 +19,7 @@
 #define AWAIT_NS 10000000000ull
 
 const char *engine_settings;
+convoy_log_fn engine_log;
 
 static uint64_t now_ns(void)
 {
@@ -46,7 +47,8 @@ struct engine *engine_create(const struct convoy_transfer_options *options)
                                                  .secret_bytes = 1,
                                                  .settings = engine_settings,
                                                  .settings_length =
-                                                     engine_settings != NULL ? strlen(engine_settings) : 0};
+                                                     engine_settings != NULL ? strlen(engine_settings) : 0,
+                                                 .log = engine_log};
     struct engine *engine = calloc(1, sizeof *engine);
     EXPECT(engine != NULL);
     plugin_load(&engine->plugin);

@@ -35,6 +35,8 @@ void engine_filter_tests(void);
 
 /* Settings of the contexts that are opened from now on: JSON, or NULL. */
 extern const char *engine_settings;
+/* Takes the warnings of engines created from now on; NULL = nobody. */
+extern convoy_log_fn engine_log;
 
 /* options: NULL = a small pool. gives */
 struct engine *engine_create(const struct convoy_transfer_options *options);

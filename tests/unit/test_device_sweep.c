@@ -4,7 +4,6 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "device/bounce.h"
 #include "device/cuda.h"
 #include "tests/lib/device_case.h"
 
@@ -246,92 +245,6 @@ static void test_device_sweep_context_that_cannot_be_entered(void **state)
     world_close(&world);
 }
 
-/* -- the pinned pool ----------------------------------------------------------------------------------------------- */
-
-/* Moves 10,000 bytes from one device memory to another through chunks of 4,096. */
-static int32_t bounced(struct convoy_bounce *bounce, void *memory, bool is_in, uint8_t *wire, struct convoy_error *error)
-{
-    const struct convoy_bounce_order order = {.is_in = is_in, .memory = memory, .bytes = 10000};
-    struct convoy_bounce_lane *lane;
-    uint64_t deadline_ns = DEVICE_CASE_DEADLINE;
-    int32_t status = convoy_bounce_begin(bounce, &order, &lane, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
-    for (;;) {
-        struct convoy_bounce_chunk chunk = {0};
-        status = convoy_bounce_next(lane, &chunk, error);
-        if (status < 0 || (status == CONVOY_OK && chunk.bytes == 0)) {
-            break;
-        }
-        if (status == CONVOY_OK) {
-            memcpy(is_in ? chunk.address : wire + chunk.offset, is_in ? wire + chunk.offset : chunk.address, chunk.bytes);
-            assert_int_equal(convoy_bounce_give(lane, chunk.index, NULL), CONVOY_OK);
-        } else {
-            (void)the->sim->step();
-        }
-        assert_true(convoy_now_ns() < deadline_ns);
-    }
-    bool is_quiet = false;
-    while (convoy_bounce_end(lane, &is_quiet) == CONVOY_IN_PROGRESS) {
-        (void)the->sim->step();
-        assert_true(convoy_now_ns() < deadline_ns);
-    }
-    assert_true(is_quiet);
-    return status;
-}
-
-static int32_t bounce_life(struct convoy_device *device, void *from, void *to, uint8_t *wire)
-{
-    const struct convoy_bounce_options options = {.chunk_bytes = 4096, .lanes = 1};
-    struct convoy_error error = CONVOY_ERROR_INIT;
-    struct convoy_bounce *bounce = NULL;
-    int32_t status = told(convoy_bounce_open(device, &options, &bounce, &error), &error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
-    status = told(bounced(bounce, from, false, wire, &error), &error);
-    if (status == CONVOY_OK) {
-        status = told(bounced(bounce, to, true, wire, &error), &error);
-    }
-    int32_t closed = told(convoy_bounce_close(bounce, &error), &error);
-    if (closed != CONVOY_OK) {
-        assert_int_equal(convoy_bounce_close(bounce, &error), CONVOY_OK); /* the driver fails once only */
-    }
-    return status != CONVOY_OK ? status : closed;
-}
-
-static void test_device_sweep_bounce_pool(void **state)
-{
-    (void)state;
-    struct convoy_device *device = device_case_open(0);
-    void *from = device_case_alloc(10000);
-    void *to = device_case_alloc(10000);
-    uint8_t *wire = malloc(10000);
-    int32_t status = CONVOY_OK;
-    uint64_t before = the->sim->calls(NULL);
-    the->sim->by_hand(1); /* so that the calls are the same ones each time */
-    assert_int_equal(bounce_life(device, from, to, wire), CONVOY_OK);
-    uint64_t calls = the->sim->calls(NULL) - before;
-    uint32_t failed = 0;
-    for (uint64_t n = 1; n <= calls; n++) {
-        device_case_fill(from, (uint32_t)n, 10000, NULL);
-        the->sim->fail_at(n, ILLEGAL_ADDRESS);
-        status = bounce_life(device, from, to, wire);
-        the->sim->fail_at(0, 0);
-        failed += status != CONVOY_OK ? 1 : 0;
-        if (status == CONVOY_OK) {
-            device_case_expect_device(to, (uint32_t)n, 10000);
-        }
-    }
-    assert_true(calls < 500 && failed > 10);
-    the->sim->by_hand(0);
-    device_case_free(from);
-    device_case_free(to);
-    free(wire);
-    device_case_close(device);
-}
-
 #ifdef CONVOY_FAULTS
 static void test_device_sweep_each_allocation_fails_once(void **state)
 {
@@ -363,7 +276,6 @@ int main(void)
         cmocka_unit_test(test_device_sweep_failed_piece_waits_for_those_before_it),
         cmocka_unit_test(test_device_sweep_broken_context_is_lost_not_quiet),
         cmocka_unit_test(test_device_sweep_context_that_cannot_be_entered),
-        cmocka_unit_test(test_device_sweep_bounce_pool),
 #ifdef CONVOY_FAULTS
         cmocka_unit_test(test_device_sweep_each_allocation_fails_once),
 #endif

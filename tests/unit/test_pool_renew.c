@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -24,6 +25,18 @@ static void note_ended(void *user)
     ended_count++;
 }
 
+static uint32_t asked_count;
+static const void *held; /* that somebody else does not let go of */
+
+static bool let_go(void *user, void *memory, uint64_t bytes)
+{
+    (void)user;
+    assert_int_equal(bytes % BLOCK, 0);
+    *(volatile uint8_t *)memory = 1; /* it is there still */
+    asked_count++;
+    return memory != held;
+}
+
 static struct convoy_pool *opened(uint64_t bytes)
 {
     const struct convoy_pool_options options = {.kind = CONVOY_POOL_SHARED,
@@ -31,9 +44,11 @@ static struct convoy_pool *opened(uint64_t bytes)
                                                 .block_bytes = BLOCK,
                                                 .lease_max = 16,
                                                 .reference_max = 16,
-                                                .ended = note_ended};
+                                                .ended = note_ended,
+                                                .let_go = let_go};
     struct convoy_pool *pool = NULL;
-    ended_count = 0;
+    ended_count = asked_count = 0;
+    held = NULL;
     assert_int_equal(convoy_pool_open(&options, &pool, NULL), CONVOY_OK);
     return pool;
 }
@@ -248,6 +263,35 @@ static void test_pool_renew_slots_of_the_next_one_are_there_at_the_switch(void *
     convoy_pool_close(pool);
 }
 
+/* Whoever holds a generation's memory is asked before it goes, whichever way that is, and keeps it by a no. */
+static void test_pool_renew_memory_that_somebody_holds_stays_mapped(void **state)
+{
+    (void)state;
+    uint64_t ended[CONVOY_POOL_GENERATIONS];
+    uint64_t bytes = 0;
+    uint32_t mapped = mappings_count();
+    uint32_t files = mappings_files();
+    struct convoy_pool *pool = opened(BLOCK);
+    held = convoy_pool_memory(pool);
+    renewed(pool, 2 * BLOCK);
+    assert_int_equal(convoy_pool_reap(pool, ended), 1);
+    assert_int_equal(asked_count, 1);
+    assert_int_equal(mappings_count(), mapped + 2);
+    assert_int_equal(mappings_files(), files + 1);
+    uint8_t *left = (uint8_t *)(uintptr_t)held;
+    held = NULL;
+    assert_int_equal(convoy_pool_renew(pool, 3 * BLOCK, &request_of, 0, NULL, NULL), CONVOY_OK);
+    assert_non_null(convoy_pool_made(pool, &bytes));
+    assert_int_equal(bytes, 3 * BLOCK);
+    convoy_pool_undo(pool);
+    assert_int_equal(asked_count, 2);
+    assert_int_equal(mappings_count(), mapped + 2);
+    convoy_pool_close(pool);
+    assert_int_equal(asked_count, 3);
+    assert_int_equal(mappings_count(), mapped + 1);
+    assert_int_equal(munmap(left, BLOCK), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_pool_renew_is_refused_while_too_many_are_alive),
         cmocka_unit_test(test_pool_renew_that_cannot_be_changes_nothing),
         cmocka_unit_test(test_pool_renew_slots_of_the_next_one_are_there_at_the_switch),
+        cmocka_unit_test(test_pool_renew_memory_that_somebody_holds_stays_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,6 +49,7 @@ static void open_quietly(const struct rank *rank, void *argument)
     EXPECT_TEXT(getenv("UCX_ERROR_SIGNALS"), "SIGBUS");
     EXPECT_EQUAL(runtime->ucx->library.signals_changed, 0);
     EXPECT_EQUAL(runtime->ucx->library.loaded_by_host, false);
+    EXPECT_EQUAL(runtime->ucx->memory_types & 1, 1); /* host memory at least */
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mask_after);
     EXPECT(memcmp(&mask_before, &mask_after, sizeof mask_before) == 0);
     convoy_runtime_destroy(runtime);

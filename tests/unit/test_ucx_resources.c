@@ -78,6 +78,20 @@ static void test_ucx_transport_of_one_host_is_no_network(void **state)
     assert_false(convoy_ucx_transport_is_network("self"));
 }
 
+static void test_ucx_memory_kinds_are_named(void **state)
+{
+    (void)state;
+    char text[CONVOY_UCX_MEMORY_TEXT_BYTES];
+    convoy_ucx_memory_text(0, text);
+    assert_string_equal(text, "unknown");
+    convoy_ucx_memory_text(1, text);
+    assert_string_equal(text, "host");
+    convoy_ucx_memory_text(UINT64_C(1) << 63 | 7, text); /* and one of later */
+    assert_string_equal(text, "host, cuda, cuda-managed");
+    convoy_ucx_memory_text(UINT64_MAX, text);
+    assert_string_equal(text, "host, cuda, cuda-managed, rocm, rocm-managed");
+}
+
 static void test_ucx_config_last_value_of_the_whole_name_counts(void **state)
 {
     (void)state;
@@ -97,6 +111,7 @@ int main(void)
         cmocka_unit_test(test_ucx_resources_of_an_endpoint_lose_their_path_number),
         cmocka_unit_test(test_ucx_resources_of_an_odd_text_are_unknown),
         cmocka_unit_test(test_ucx_transport_of_one_host_is_no_network),
+        cmocka_unit_test(test_ucx_memory_kinds_are_named),
         cmocka_unit_test(test_ucx_config_last_value_of_the_whole_name_counts),
     };
     return cmocka_run_group_tests_name("ucx_resources", tests, NULL, NULL);
