@@ -273,6 +273,8 @@ void convoy_far_on_room(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
 void convoy_far_send_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
 /* Its stage, which was followed, is done or has failed. */
 void convoy_far_source_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
+/* Whether this is the receiver's word on a loan that has ended with its last byte; each has one. */
+bool convoy_far_loan_answered(struct convoy_xfer *engine, uint32_t peer, uint64_t serial);
 /* Whether its source is still read; then it stops that, and the send is given back when it has. */
 bool convoy_far_send_holds(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
 void convoy_far_push_released(struct convoy_xfer *engine, const struct convoy_far_end *end);
