@@ -267,7 +267,8 @@ void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
     engine->counters[CONVOY_XFER_COUNT_control_bytes] +=
         sizeof entry + (notice->type == CONVOY_SAY_OFFER ? notice->body.offer.note & CONVOY_OFFER_NOTE_BYTES : 0);
     convoy_xfer_notice_pack(notice, &entry);
-    enum convoy_fault_fate fate = convoy_fault_message(engine->counters[CONVOY_XFER_COUNT_control_messages]);
+    enum convoy_fault_fate fate = convoy_fault_message(engine->counters[CONVOY_XFER_COUNT_control_messages],
+                                                       convoy_xfer_notice_name(notice->type));
     if (fate == CONVOY_FATE_LATE) { /* behind the next one */
         peer->late = entry;
         return;
