@@ -163,6 +163,7 @@
     X(push_copied_twice)           /* said again, while it waits or runs */                                            \
     X(first_part_checked)          /* of a list, and no other */                                                       \
     X(closed_not_believed)         /* that it has given back all */                                                    \
+    X(parting_not_said)            /* what crosses a disconnect is not given back */                                   \
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
     X(copying_slot_given)          /* to the next one, while it is still written */                                    \
     X(device_event_not_awaited)                                                                                        \

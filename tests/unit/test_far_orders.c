@@ -96,23 +96,33 @@ static void stand_still(bool does)
     }
 }
 
-/* What the peer says to the order, once it is there: room, and then, if it lies, that it has all. */
+enum lie { SILENT = 0, HAS_ALL, CLOSES };
+
+static void tell(struct convoy_xfer_peer *there, enum lie lie, uint64_t cookie)
+{
+    const struct convoy_room room = {.serial = cookie, .landing = 9, .generation = 1, .put = CONVOY_ROOM_NO_PUT};
+    const struct convoy_reply done = {.cookie = cookie, .serial = cookie};
+    const struct convoy_xfer_notice closed = {.type = CONVOY_SAY_CLOSED};
+    struct convoy_ring_entry entry;
+    convoy_far_on_room(sender, there, &room);
+    if (lie == HAS_ALL) {
+        convoy_xfer_on_answer(sender, there, &done);
+    } else if (lie == CLOSES) {
+        convoy_xfer_notice_pack(&closed, &entry);
+        (void)convoy_xfer_take(sender, there, &entry);
+    }
+}
+
+/* What the peer says to the order, once it is there: room, and then, if it lies, that it has all, or reads nothing more. */
 static void *answer(void *argument)
 {
-    const bool *is_lie = argument;
+    const enum lie *lie = argument;
     uint64_t end_ns = soon();
     bool is_said = false;
     while (!is_said && convoy_now_ns() < end_ns) {
         convoy_xfer_lock(sender);
         if (sender->orders != NULL) {
-            struct convoy_xfer_peer *there = &sender->peers[sender->orders->peer];
-            const struct convoy_room room = {
-                .serial = sender->orders->cookie, .landing = 9, .generation = 1, .put = CONVOY_ROOM_NO_PUT};
-            const struct convoy_reply done = {.cookie = sender->orders->cookie, .serial = sender->orders->cookie};
-            convoy_far_on_room(sender, there, &room);
-            if (*is_lie) {
-                convoy_xfer_on_answer(sender, there, &done);
-            }
+            tell(&sender->peers[sender->orders->peer], *lie, sender->orders->cookie);
             is_said = true;
         }
         convoy_xfer_unlock(sender);
@@ -130,7 +140,7 @@ static bool is_held(void)
     return is;
 }
 
-static void run(bool is_lie, int32_t wanted)
+static void run(enum lie lie, int32_t wanted)
 {
     struct convoy_error error = CONVOY_ERROR_INIT;
     const struct convoy_raw_piece piece = {.source = source, .target = (uint64_t)(uintptr_t)target, .bytes = BYTES};
@@ -139,7 +149,7 @@ static void run(bool is_lie, int32_t wanted)
     pthread_t thread;
     check(convoy_xfer_register(sender, source, BYTES, &error), &error);
     stand_still(true);
-    assert_int_equal(pthread_create(&thread, NULL, answer, &is_lie), 0);
+    assert_int_equal(pthread_create(&thread, NULL, answer, &lie), 0);
     assert_int_equal(convoy_xfer_raw(sender, &raw, SHORT_NS, &error), wanted);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(is_held());
@@ -161,13 +171,19 @@ static void run(bool is_lie, int32_t wanted)
 static void test_far_orders_source_is_held_while_it_is_read_and_the_caller_has_its_answer(void **state)
 {
     (void)state;
-    run(false, CONVOY_TIMED_OUT);
+    run(SILENT, CONVOY_TIMED_OUT);
 }
 
 static void test_far_orders_peer_that_says_it_has_all_too_early_gets_no_memory_freed(void **state)
 {
     (void)state;
-    run(true, CONVOY_OK);
+    run(HAS_ALL, CONVOY_OK);
+}
+
+static void test_far_orders_peer_that_says_it_is_gone_gets_no_memory_freed_either(void **state)
+{
+    (void)state;
+    run(CLOSES, CONVOY_PEER_LOST);
 }
 
 int main(void)
@@ -175,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_far_orders_source_is_held_while_it_is_read_and_the_caller_has_its_answer),
         cmocka_unit_test(test_far_orders_peer_that_says_it_has_all_too_early_gets_no_memory_freed),
+        cmocka_unit_test(test_far_orders_peer_that_says_it_is_gone_gets_no_memory_freed_either),
     };
     return cmocka_run_group_tests_name("far_orders", tests, set_up, tear_down);
 }
