@@ -105,17 +105,17 @@ static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *en
         (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_SENT);
         convoy_xfer_send_returned(engine, entry);
         entry->users--;
-        engine->loans[engine->loan_count++ % CONVOY_XFER_LOANS] =
-            (struct convoy_xfer_loan){.serial = convoy_xfer_entry_handle(entry), .peer = entry->peer};
+        engine->loans[engine->loan_count++ % CONVOY_XFER_DONE] =
+            (struct convoy_xfer_done){.cookie = convoy_xfer_entry_handle(entry), .peer = entry->peer};
         convoy_xfer_entry_settle(engine, entry);
     }
 }
 
 bool convoy_far_loan_answered(struct convoy_xfer *engine, uint32_t peer, uint64_t serial)
 {
-    for (uint32_t i = 0; i < CONVOY_XFER_LOANS && serial != 0; i++) {
-        if (engine->loans[i].serial == serial && engine->loans[i].peer == peer) {
-            engine->loans[i].serial = 0;
+    for (uint32_t i = 0; i < CONVOY_XFER_DONE && serial != 0; i++) {
+        if (engine->loans[i].cookie == serial && engine->loans[i].peer == peer) {
+            engine->loans[i].cookie = 0;
             return true;
         }
     }

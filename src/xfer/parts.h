@@ -233,14 +233,6 @@ struct convoy_xfer_done {
 
 #define CONVOY_XFER_DONE 256u /* the last ones, for orders that are said again */
 
-/* A loan to another host that has ended, but for the receiver's word. */
-struct convoy_xfer_loan {
-    uint64_t serial; /* 0 = none */
-    uint32_t peer;
-};
-
-#define CONVOY_XFER_LOANS 256u /* the last ones */
-
 /* Memory of the host's that raw transfers may touch. */
 struct convoy_xfer_range {
     uint8_t *memory;
@@ -326,7 +318,7 @@ struct convoy_xfer {
     uint64_t copy_room_bytes;  /* of what comes from other hosts */
     struct convoy_xfer_done done[CONVOY_XFER_DONE];
     uint32_t done_count;
-    struct convoy_xfer_loan loans[CONVOY_XFER_LOANS];
+    struct convoy_xfer_done loans[CONVOY_XFER_DONE]; /* to other hosts, ended but for the receiver's word; cookie: serial */
     uint32_t loan_count;
     struct convoy_xfer_prealloc *preallocs; /* [options.prealloc_count] */
 
