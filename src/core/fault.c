@@ -69,10 +69,25 @@ void convoy_fault_point(const char *name)
     }
 }
 
-enum convoy_fault_fate convoy_fault_message(unsigned long long number)
+/* "<TYPE>,<TYPE>" */
+static bool fault_names(const char *types, const char *type)
+{
+    size_t length = strlen(type);
+    for (const char *at = types; at != NULL; at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL) {
+        if (strncmp(at, type, length) == 0 && (at[length] == '\0' || at[length] == ',')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum convoy_fault_fate convoy_fault_message(unsigned long long number, const char *type)
 {
     static const char *const names[] = {"", "drop:", "twice:", "late:"};
     const char *wanted = getenv("CONVOY_TEST_MESSAGE");
+    if (wanted != NULL && strncmp(wanted, "drop:", 5) == 0 && fault_names(wanted + 5, type)) {
+        return CONVOY_FATE_DROP;
+    }
     for (size_t fate = CONVOY_FATE_DROP; wanted != NULL && fate <= CONVOY_FATE_LATE; fate++) {
         size_t length = strlen(names[fate]);
         if (strncmp(wanted, names[fate], length) == 0 && strtoull(wanted + length, NULL, 10) == number) { /* ":k" ends it */

@@ -9,6 +9,7 @@
  *
  * Messages: CONVOY_TEST_MESSAGE=<drop|twice|late>:<n> in the environment does that to the n-th control message (1 = the
  * first) that a transfer engine says; late = behind the one after it, late:<n>:<k> = behind the k-th one after it.
+ * drop:<TYPE>[,<TYPE>] drops each one of these types for as long as it is set.
  *
  * Mutations: breaks of the protocol, each of which some test must notice. CONVOY_MUTATION=<name> switches one on.
  */
@@ -162,6 +163,7 @@
     X(push_copied_twice)           /* said again, while it waits or runs */                                            \
     X(first_part_checked)          /* of a list, and no other */                                                       \
     X(closed_not_believed)         /* that it has given back all */                                                    \
+    X(parting_not_said)            /* what crosses a disconnect is not given back */                                   \
     X(unanswered_is_freed)         /* what the peer may still read after a raw order timed out */                      \
     X(copying_slot_given)          /* to the next one, while it is still written */                                    \
     X(device_event_not_awaited)                                                                                        \
@@ -183,15 +185,17 @@ enum convoy_fault_fate { CONVOY_FATE_USUAL = 0, CONVOY_FATE_DROP, CONVOY_FATE_TW
 
 #ifdef CONVOY_FAULTS
 void convoy_fault_point(const char *name);
-enum convoy_fault_fate convoy_fault_message(unsigned long long number);
+/* type: its name. */
+enum convoy_fault_fate convoy_fault_message(unsigned long long number, const char *type);
 /* Whether the message that is late has waited for long enough once this one is out. */
 bool convoy_fault_is_due(unsigned long long number);
 #define CONVOY_POINT(name) convoy_fault_point(#name)
 #else
 #define CONVOY_POINT(name) ((void)0)
-static inline enum convoy_fault_fate convoy_fault_message(unsigned long long number)
+static inline enum convoy_fault_fate convoy_fault_message(unsigned long long number, const char *type)
 {
     (void)number;
+    (void)type;
     return CONVOY_FATE_USUAL;
 }
 static inline bool convoy_fault_is_due(unsigned long long number)

@@ -433,7 +433,8 @@ static void say_closed(struct convoy_xfer *engine)
     bool is_certain = convoy_xfer_device_lost(engine) == 0; /* else a device may still read what a peer has lent */
     const struct convoy_xfer_notice closed = {.type = is_certain ? CONVOY_SAY_CLOSED : CONVOY_SAY_GOODBYE};
     for (uint32_t i = 0; i < engine->peer_top; i++) {
-        if (engine->peers[i].state == CONVOY_PEER_IS_CONNECTED) {
+        bool is_up = engine->peers[i].state == CONVOY_PEER_IS_CONNECTED;
+        if (is_up || (engine->peers[i].state != 0 && is_certain)) { /* one that is gone may wait for its memory */
             convoy_xfer_say(engine, &engine->peers[i], &closed);
         }
     }

@@ -275,12 +275,16 @@ void convoy_far_on_room(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
 void convoy_far_send_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
 /* Its stage, which was followed, is done or has failed. */
 void convoy_far_source_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
+/* Whether this is the receiver's word on a loan that has ended with its last byte; each has one. */
+bool convoy_far_loan_answered(struct convoy_xfer *engine, uint32_t peer, uint64_t serial);
 /* Whether its source is still read; then it stops that, and the send is given back when it has. */
 bool convoy_far_send_holds(struct convoy_xfer *engine, struct convoy_xfer_entry *send);
 void convoy_far_push_released(struct convoy_xfer *engine, const struct convoy_far_end *end);
 void convoy_far_push_ended(struct convoy_xfer *engine, const struct convoy_far_end *end);
-/* Ends an order that a host thread has waited for: its source is read no more. Gives the lock up meanwhile. */
+/* Ends an order that a host thread has waited for, and waits for nothing: what is still read of its source is held until that
+ * has stopped (xfer/raw.h). Gives the lock up meanwhile. */
 void convoy_far_order_ended(struct convoy_xfer *engine, struct convoy_xfer_order *order);
+bool convoy_far_order_reads(const struct convoy_xfer *engine, const struct convoy_raw_window *window);
 
 /* -- far_land.c: bytes that come in -- */
 void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *load, const struct convoy_offer *offer);

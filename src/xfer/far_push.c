@@ -7,8 +7,6 @@
 #include "core/error.h"
 #include "core/fault.h"
 
-#include <sched.h>
-
 enum { STREAM_NOTE = 0, STREAM_PAYLOAD, STREAMS };
 
 static int32_t push(struct convoy_xfer *engine, const struct convoy_far_source *source, uint64_t *id_out,
@@ -107,8 +105,21 @@ static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *en
         (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_SENT);
         convoy_xfer_send_returned(engine, entry);
         entry->users--;
+        engine->loans[engine->loan_count++ % CONVOY_XFER_DONE] =
+            (struct convoy_xfer_done){.cookie = convoy_xfer_entry_handle(entry), .peer = entry->peer};
         convoy_xfer_entry_settle(engine, entry);
     }
+}
+
+bool convoy_far_loan_answered(struct convoy_xfer *engine, uint32_t peer, uint64_t serial)
+{
+    for (uint32_t i = 0; i < CONVOY_XFER_DONE && serial != 0; i++) {
+        if (engine->loans[i].cookie == serial && engine->loans[i].peer == peer) {
+            engine->loans[i].cookie = 0;
+            return true;
+        }
+    }
+    return false;
 }
 
 static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
@@ -211,7 +222,14 @@ static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order 
     }
 }
 
-/* Whatever the peer has said: it may say that it has all while its bytes are still under way. */
+bool convoy_far_order_reads(const struct convoy_xfer *engine, const struct convoy_raw_window *window)
+{
+    return convoy_far_push_reads(engine, window->streams[STREAM_NOTE]) ||
+           convoy_far_push_reads(engine, window->streams[STREAM_PAYLOAD]);
+}
+
+/* Whatever the peer has said: it may say that it has all while its bytes are still under way. Most often they stop with the
+ * next look; nothing says when they do if another thread has them in its hands, so they are not waited for. */
 void convoy_far_order_ended(struct convoy_xfer *engine, struct convoy_xfer_order *order)
 {
     struct convoy_xfer_peer *peer = &engine->peers[order->peer];
@@ -226,12 +244,9 @@ void convoy_far_order_ended(struct convoy_xfer *engine, struct convoy_xfer_order
         notice.body.reply = (struct convoy_reply){.serial = order->cookie, .status = CONVOY_TIMED_OUT};
         convoy_xfer_say(engine, peer, &notice);
     }
-    while (convoy_far_push_reads(engine, streams[STREAM_NOTE]) || convoy_far_push_reads(engine, streams[STREAM_PAYLOAD])) {
-        /* as long as the chunk under its hands takes */
+    if (convoy_far_order_reads(engine, order->window)) {
         convoy_xfer_pump(engine);
-        (void)sched_yield();
     }
-    order->window->streams[STREAM_NOTE] = order->window->streams[STREAM_PAYLOAD] = 0;
 }
 
 /* -- what comes ---------------------------------------------------------------------------------------------------- */
@@ -266,6 +281,8 @@ void convoy_far_push_released(struct convoy_xfer *engine, const struct convoy_fa
         convoy_xfer_send_returned(engine, entry);
         convoy_xfer_peer_check(engine, &engine->peers[entry->peer]);
         convoy_xfer_entry_settle(engine, entry);
+    } else if (entry == NULL) {
+        convoy_raw_window_released(engine, end->peer, end->owner);
     }
 }
 

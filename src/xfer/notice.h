@@ -12,8 +12,8 @@
  *   STAGED    what was offered early is all there     ROOM      between hosts: bring the bytes of OFFER, GRANT, RAW here
  *   RAW_LIST  copy all of these, or none
  *   PUT       what ROOM allowed to put is there (or not)
- *   either way: QUERY, ANSWER, GOODBYE; CLOSED, a goodbye after which nothing of the other's is touched any more; between
- *   hosts HELLO, the first; on one host FORGET: a generation of the own pool has ended
+ *   either way: QUERY, ANSWER, GOODBYE; CLOSED, a goodbye after which nothing of the other's is touched any more, and behind
+ *   a GOODBYE the last word; between hosts HELLO, the first; on one host FORGET: a generation of the own pool has ended
  *
  * serial: the sender's transfer. cookie: the asker's. An OFFER that was not answered is sent again with the same sequence
  * number; the receiver answers a repeated one from what it remembers and does nothing twice.

@@ -318,6 +318,8 @@ struct convoy_xfer {
     uint64_t copy_room_bytes;  /* of what comes from other hosts */
     struct convoy_xfer_done done[CONVOY_XFER_DONE];
     uint32_t done_count;
+    struct convoy_xfer_done loans[CONVOY_XFER_DONE]; /* to other hosts, ended but for the receiver's word; cookie: serial */
+    uint32_t loan_count;
     struct convoy_xfer_prealloc *preallocs; /* [options.prealloc_count] */
 
     struct convoy_xfer_peer *peers; /* [options.peer_max] */

@@ -68,12 +68,23 @@ void convoy_xfer_peer_close(struct convoy_xfer_peer *peer)
     peer->view = NULL;
 }
 
+/* Nothing here names it any more: nothing of its memory is read or copied, nor will be, for what it says from now on is not
+ * heard. So it has back what it has offered meanwhile, too. */
+static void say_last(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
+{
+    const struct convoy_xfer_notice closed = {.type = CONVOY_SAY_CLOSED};
+    if (!CONVOY_MUTATED(parting_not_said)) {
+        convoy_xfer_say(engine, peer, &closed);
+    }
+}
+
 /* One that is gone gives up all it has once nobody refers to it and it touches nothing of ours any more; a tombstone of it
  * stays while the host has its handle. */
 void convoy_xfer_peer_free(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 {
     convoy_xfer_peer_check(engine, peer);
     if (peer->state > CONVOY_PEER_IS_CONNECTED && peer->entries == 0 && peer->is_drained) {
+        say_last(engine, peer);
         convoy_xfer_peer_close(peer);
         peer->state = peer->is_held ? peer->state : 0;
     }
@@ -259,7 +270,8 @@ static void put_or_keep(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
 void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_xfer_notice *notice)
 {
     struct convoy_ring_entry entry;
-    bool may = peer->state == CONVOY_PEER_IS_CONNECTED || (peer->state != 0 && notice->type == CONVOY_SAY_BACK);
+    bool gives_back = notice->type == CONVOY_SAY_BACK || notice->type == CONVOY_SAY_CLOSED;
+    bool may = peer->state == CONVOY_PEER_IS_CONNECTED || (peer->state != 0 && gives_back);
     if (!may || peer->is_dead || peer->lane == NULL) {
         return;
     }
@@ -267,7 +279,8 @@ void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
     engine->counters[CONVOY_XFER_COUNT_control_bytes] +=
         sizeof entry + (notice->type == CONVOY_SAY_OFFER ? notice->body.offer.note & CONVOY_OFFER_NOTE_BYTES : 0);
     convoy_xfer_notice_pack(notice, &entry);
-    enum convoy_fault_fate fate = convoy_fault_message(engine->counters[CONVOY_XFER_COUNT_control_messages]);
+    enum convoy_fault_fate fate = convoy_fault_message(engine->counters[CONVOY_XFER_COUNT_control_messages],
+                                                       convoy_xfer_notice_name(notice->type));
     if (fate == CONVOY_FATE_LATE) { /* behind the next one */
         peer->late = entry;
         return;

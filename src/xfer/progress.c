@@ -63,8 +63,8 @@ static void dispatch(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, 
     case CONVOY_SAY_GOODBYE:
         convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, false);
         break;
-    case CONVOY_SAY_CLOSED:
-        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, !CONVOY_MUTATED(closed_not_believed));
+    case CONVOY_SAY_CLOSED: /* far: what goes out is read here, whatever the peer says; it ends with the connection */
+        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_CLOSED, !peer->lane->is_far && !CONVOY_MUTATED(closed_not_believed));
         break;
     case CONVOY_SAY_ROOM:
         convoy_far_on_room(engine, peer, &notice->body.room);

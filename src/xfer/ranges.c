@@ -111,6 +111,10 @@ int32_t convoy_xfer_deregister(struct convoy_xfer *engine, void *memory, uint64_
     convoy_xfer_lock(engine);
     struct convoy_xfer_range *range = find_same(engine, memory, bytes);
     int32_t status = CONVOY_OK;
+    if (range != NULL && range->users != 0) { /* what has stopped is known when somebody looks */
+        convoy_xfer_pump(engine);
+        range = find_same(engine, memory, bytes);
+    }
     if (range == NULL) {
         status = convoy_error_set(error, CONVOY_NOT_FOUND, "memory %p of %llu bytes is not registered", memory,
                                   (unsigned long long)bytes);

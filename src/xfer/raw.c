@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_sync: pieces of the host's, window by window, each as one order that the peer answers once. */
+#include "xfer/far.h"
 #include "xfer/raw.h"
 
 #include "core/clock.h"
@@ -283,7 +284,8 @@ static int32_t refused(const struct convoy_raw_window *window, struct convoy_err
                             (unsigned long long)window->parts[at].bytes, (unsigned long long)window->parts[at].target);
 }
 
-/* A peer that has no room now is asked again when it says, until the deadline. false: not any more. */
+/* A peer that has no room now is asked again when it says, until the deadline, and not before the bytes of the last try have
+ * stopped. false: not any more. */
 static bool wait_again(struct convoy_xfer *engine, const struct call *call)
 {
     const struct convoy_reply *reply = &call->window->order.reply;
@@ -296,7 +298,11 @@ static bool wait_again(struct convoy_xfer *engine, const struct call *call)
         convoy_xfer_pump(engine);
         convoy_xfer_pause(engine, until, false, &pausing);
     }
-    return until < call->deadline_ns;
+    while (until < call->deadline_ns && convoy_far_order_reads(engine, call->window) && convoy_now_ns() < call->deadline_ns) {
+        convoy_xfer_pump(engine);
+        convoy_xfer_pause(engine, call->deadline_ns, false, &pausing);
+    }
+    return until < call->deadline_ns && !convoy_far_order_reads(engine, call->window);
 }
 
 static int32_t check_there(const struct convoy_xfer *engine, const struct call *call, struct convoy_error *error)
@@ -342,11 +348,29 @@ static int32_t send_window(struct convoy_xfer *engine, struct call *call, struct
     return status;
 }
 
-/* The peer may read until it has answered; one that has not in time, until it is proven dead. */
+/* The peer may read until it has answered; one that has not in time, until it is proven dead. Between hosts nobody but this
+ * side reads. */
 static bool is_over(const struct convoy_xfer *engine, const struct convoy_raw_window *window)
 {
-    return window->is_far || !window->is_said || window->order.is_done || engine->peers[window->order.peer].is_dead ||
+    if (window->is_far) {
+        return !convoy_far_order_reads(engine, window);
+    }
+    return !window->is_said || window->order.is_done || engine->peers[window->order.peer].is_dead ||
            CONVOY_MUTATED(unanswered_is_freed);
+}
+
+/* Empty for what comes next, or held, and the next one is another. */
+static int32_t end_window(struct convoy_xfer *engine, struct call *call, int32_t status, struct convoy_error *error)
+{
+    if (is_over(engine, call->window)) {
+        convoy_raw_window_clear(engine, call->window);
+        return status;
+    }
+    convoy_raw_window_hold(engine, call->window);
+    bool has_more = status == CONVOY_OK && call->index < call->raw->piece_count;
+    call->window = has_more ? convoy_raw_window_take(engine) : NULL;
+    return !has_more || call->window != NULL ? status
+                                             : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a window of pieces");
 }
 
 /* -- the host's call ----------------------------------------------------------------------------------------------- */
@@ -382,19 +406,13 @@ int32_t convoy_xfer_raw(struct convoy_xfer *engine, const struct convoy_raw *raw
         return status;
     }
     struct convoy_xfer_peer *peer = &engine->peers[call.peer];
-    bool is_kept = true;
     peer->entries++; /* its place stays while the lock is given up */
     while (status == CONVOY_OK && call.index < raw->piece_count) {
         status = send_window(engine, &call, error);
-        is_kept = is_over(engine, call.window);
-        if (is_kept) {
-            convoy_raw_window_clear(engine, call.window);
-        }
+        status = end_window(engine, &call, status, error);
     }
-    if (is_kept) {
+    if (call.window != NULL) {
         convoy_raw_window_put(engine, call.window);
-    } else {
-        convoy_raw_window_hold(engine, call.window);
     }
     peer->entries--;
     convoy_xfer_peer_free(engine, peer);

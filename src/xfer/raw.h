@@ -12,7 +12,8 @@
  * same. A single part, or a large one, lands where it belongs at once.
  *
  * What a window holds is given back by the peer's answer, or its BACK, however late, or by proof that it is dead; never by a
- * deadline, nor by an end of the connection alone. Until then the window is held, and asked for again and again.
+ * deadline, nor by an end of the connection alone. Until then the window is held, and asked for again and again. Between hosts
+ * nobody but this side reads there: a window whose bytes are still on their way out is held until they have stopped.
  */
 #ifndef CONVOY_XFER_RAW_H
 #define CONVOY_XFER_RAW_H
@@ -91,11 +92,14 @@ struct convoy_raw_window *convoy_raw_window_take(struct convoy_xfer *engine);
 void convoy_raw_window_put(struct convoy_xfer *engine, struct convoy_raw_window *window);
 /* Gives back all that it holds; it is empty then. */
 void convoy_raw_window_clear(struct convoy_xfer *engine, struct convoy_raw_window *window);
-/* Until the peer gives back what it may read, or is proven dead. It is nobody else's any more. */
+/* Until the peer gives back what it may read, or is proven dead; far: until its bytes have stopped. It is nobody else's any
+ * more. */
 void convoy_raw_window_hold(struct convoy_xfer *engine, struct convoy_raw_window *window);
 /* false: nothing is held under this cookie. */
 bool convoy_raw_given_back(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie);
-/* Whether a peer may still read. */
+/* Bytes of one have stopped, which may be held for that. */
+void convoy_raw_window_released(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie);
+/* Whether a peer may still read, or is still sent to. */
 bool convoy_raw_is_out(const struct convoy_xfer *engine, uint32_t peer);
 /* It is proven that this one reads nothing any more. */
 void convoy_raw_drop_peer(struct convoy_xfer *engine, uint32_t peer);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What orders of host threads hold, and until when. */
+#include "xfer/far.h"
 #include "xfer/raw.h"
 
 #include "core/clock.h"
@@ -92,16 +93,19 @@ void convoy_raw_window_hold(struct convoy_xfer *engine, struct convoy_raw_window
     engine->peers[window->order.peer].entries++;
     window->next = engine->held;
     engine->held = window;
-    ask_back(engine, window);
-    set_timer(engine);
+    if (!window->is_far) {
+        ask_back(engine, window);
+        set_timer(engine);
+    }
 }
 
-/* The next one of a peer; cookie 0: whichever. */
-static struct convoy_raw_window *unlink_held(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)
+/* The next one of a peer; cookie 0: whichever. One between hosts is not the peer's to give back. */
+static struct convoy_raw_window *unlink_held(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie, bool is_far)
 {
     for (struct convoy_raw_window **at = &engine->held; *at != NULL; at = &(*at)->next) {
         struct convoy_raw_window *window = *at;
-        if (window->order.peer == peer && (cookie == 0 || window->order.cookie == cookie)) {
+        if (window->order.peer == peer && (cookie == 0 || (window->order.cookie == cookie && window->is_far == is_far &&
+                                                           !convoy_far_order_reads(engine, window)))) {
             *at = window->next;
             return window;
         }
@@ -118,11 +122,20 @@ static void end_held(struct convoy_xfer *engine, struct convoy_raw_window *windo
 
 bool convoy_raw_given_back(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)
 {
-    struct convoy_raw_window *window = cookie != 0 ? unlink_held(engine, peer, cookie) : NULL;
+    struct convoy_raw_window *window = cookie != 0 ? unlink_held(engine, peer, cookie, false) : NULL;
     if (window != NULL) {
         end_held(engine, window);
     }
     return window != NULL;
+}
+
+void convoy_raw_window_released(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie)
+{
+    struct convoy_raw_window *window = unlink_held(engine, peer, cookie, true);
+    if (window != NULL) {
+        end_held(engine, window);
+        convoy_xfer_peer_free(engine, &engine->peers[peer]);
+    }
 }
 
 bool convoy_raw_is_out(const struct convoy_xfer *engine, uint32_t peer)
@@ -143,7 +156,7 @@ bool convoy_raw_is_out(const struct convoy_xfer *engine, uint32_t peer)
 void convoy_raw_drop_peer(struct convoy_xfer *engine, uint32_t peer)
 {
     struct convoy_raw_window *window;
-    while ((window = unlink_held(engine, peer, 0)) != NULL) {
+    while ((window = unlink_held(engine, peer, 0, false)) != NULL) {
         end_held(engine, window);
     }
 }
@@ -158,7 +171,9 @@ void convoy_raw_timers(struct convoy_xfer *engine, uint64_t now_ns)
         return;
     }
     for (const struct convoy_raw_window *window = engine->held; window != NULL; window = window->next) {
-        ask_back(engine, window);
+        if (!window->is_far) {
+            ask_back(engine, window);
+        }
     }
     set_timer(engine);
 }

@@ -286,7 +286,8 @@ void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 {
     struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, reply->serial, NULL);
     if (entry == NULL || entry->kind != CONVOY_XFER_SEND || entry->peer != (uint32_t)(peer - engine->peers)) {
-        if (type != CONVOY_SAY_BACK || !convoy_xfer_order_back(engine, peer, reply)) {
+        bool is_known = type == CONVOY_SAY_BACK && convoy_xfer_order_back(engine, peer, reply);
+        if (!is_known && !convoy_far_loan_answered(engine, (uint32_t)(peer - engine->peers), reply->serial)) {
             CONVOY_XFER_NOTE(engine, replies_late);
         }
         return;

@@ -11,6 +11,9 @@
 
 #include <cmocka.h>
 
+#define CROSSINGS 20u
+#define CROSSING_TRIES 2000u
+
 static void test_transfer_descriptor_of_either_form_is_loaded(void **state)
 {
     (void)state;
@@ -475,6 +478,41 @@ static void test_transfer_disconnect_ends_what_is_open_and_memory_returns(void *
     two_close(two);
 }
 
+/* What crosses the goodbye on its way comes back at once, and a peer that connects again at once is served meanwhile. */
+static void test_transfer_offer_that_crosses_a_disconnect_comes_back(void **state)
+{
+    (void)state;
+    struct two *two = two_open();
+    struct engine *receiver = two->receiver;
+    convoy_peer back = engine_connect(receiver, two->sender->info.session);
+    uint32_t crossed = 0;
+    for (uint32_t i = 0; i < CROSSING_TRIES && crossed < CROSSINGS; i++) {
+        convoy_transfer staged = stage_one(two, "crossing"); /* to stage would hear the goodbye */
+        const struct convoy_send send = {.struct_size = sizeof send, .peer = two->peer, .staged = staged};
+        convoy_transfer sent = 0;
+        EXPECT_OK(receiver->table->peer_disconnect(receiver->handle, back, &receiver->error), &receiver->error);
+        int32_t status = two->sender->table->send_start(two->sender->handle, NULL, &send, &sent, &two->sender->error);
+        EXPECT(status == CONVOY_OK || status == CONVOY_PEER_LOST || status == CONVOY_CLOSED);
+        crossed += status == CONVOY_OK;
+        back = engine_connect(receiver, two->sender->info.session);
+        if (status == CONVOY_OK) {
+            engine_wait(two->sender, sent, CONVOY_PEER_LOST, NULL);
+            release(two->sender, sent);
+        }
+        release(two->sender, staged);
+        two->peer = engine_connect(two->sender, receiver->info.session);
+        sent = send_start(two, "again", 0);
+        convoy_transfer loaded = accept_start(two, "again", 0);
+        engine_wait(receiver, loaded, CONVOY_OK, NULL);
+        engine_wait(two->sender, sent, CONVOY_OK, NULL);
+        release(receiver, loaded);
+        release(two->sender, sent);
+        engine_await_empty(two->sender);
+    }
+    EXPECT_EQUAL(crossed, CROSSINGS);
+    two_close(two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_transfer_stage_waits_until_its_producer_is_ready),
         cmocka_unit_test(test_transfer_one_staged_buffer_goes_to_several_readers),
         cmocka_unit_test(test_transfer_disconnect_ends_what_is_open_and_memory_returns),
+        cmocka_unit_test(test_transfer_offer_that_crosses_a_disconnect_comes_back),
     };
     engine_filter_tests();
     return cmocka_run_group_tests_name("transfer_calls", tests, NULL, NULL);
