@@ -149,6 +149,11 @@ void ranks_await_mark(struct ranks *ranks, uint32_t index, uint32_t mark)
     }
 }
 
+void ranks_mark(struct ranks *ranks, uint32_t mark)
+{
+    ranks_mark_word(&ranks->memory->parent_mark, mark);
+}
+
 /* Waits up to timeout_ms for any of the processes from..to-1 to end. */
 static bool await_any_exit(const struct ranks *ranks, uint32_t from, uint32_t to, uint32_t timeout_ms)
 {
