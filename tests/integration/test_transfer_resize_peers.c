@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resizes between processes: peers that stand still, die, come and go meanwhile, and an owner that dies. */
+#include "tests/lib/await.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/mappings.h"
@@ -8,12 +9,9 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -23,13 +21,11 @@
 #define SHORT_NS 200000000ull
 #define CALL_NS 5000000000ull /* far more than a call takes that waits for nobody */
 #define VISITS 40u
-#define WAIT_S 20
 #define OWN 2u      /* mappings of an engine of its own: pool and notes, */
 #define OF_PEER 3u  /* and of each peer: the same, and the ring */
 
 struct shared {
     char sessions[3][CONVOY_SESSION_BYTES];
-    _Atomic uint32_t flag;
 };
 
 static uint8_t data[BYTES];
@@ -52,18 +48,11 @@ static convoy_peer connect_to(const struct rank *rank, struct engine *engine, ui
     return engine_connect(engine, shared->sessions[other]);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void resize(struct engine *engine, uint64_t bytes)
 {
-    uint64_t start = now_ns();
+    uint64_t start = convoy_now_ns();
     EXPECT_OK(engine->table->pool_resize(engine->handle, bytes, &engine->error), &engine->error);
-    EXPECT(now_ns() - start < CALL_NS);
+    EXPECT(convoy_now_ns() - start < CALL_NS);
 }
 
 static convoy_transfer send_start(struct engine *engine, convoy_peer peer, uint64_t timeout_ns)
@@ -101,11 +90,9 @@ static convoy_transfer accept_one(struct engine *engine)
 /* Nothing of an earlier generation is left here, and of shared memory only so many mappings. */
 static void await_returned(struct engine *engine, uint32_t mapped)
 {
-    uint64_t start = now_ns();
-    bool is_late = false;
-    while ((engine_figures(engine).old_generations != 0 || mappings_count() != mapped || mappings_files() != 2) && !is_late) {
-        (void)usleep(1000);
-        is_late = now_ns() - start > WAIT_S * 1000000000ull;
+    const uint64_t end = await_end();
+    while ((engine_figures(engine).old_generations != 0 || mappings_count() != mapped || mappings_files() != 2) &&
+           await_again(end)) {
     }
     EXPECT_EQUAL(engine_figures(engine).old_generations, 0);
     EXPECT_EQUAL(mappings_count(), mapped);
@@ -116,15 +103,12 @@ static void await_returned(struct engine *engine, uint32_t mapped)
 
 static void stop_resizer(const struct rank *rank)
 {
-    struct shared *shared = rank->shared;
     struct engine *engine = open_engine(rank);
     convoy_peer still = connect_to(rank, engine, 1);
     convoy_peer live = connect_to(rank, engine, 2);
     send_and_expect(engine, still, ENGINE_TIMEOUT_NS, CONVOY_OK);
     rank_mark(rank, 2);
-    while (atomic_load(&shared->flag) == 0) { /* the parent says that rank 1 has stopped */
-        (void)usleep(1000);
-    }
+    rank_await_parent(rank, 1); /* rank 1 has stopped */
     for (uint32_t i = 0; i < 4; i++) {
         resize(engine, (2 + i) * MIB);
         send_and_expect(engine, live, ENGINE_TIMEOUT_NS, CONVOY_OK);
@@ -135,7 +119,7 @@ static void stop_resizer(const struct rank *rank)
     resize(engine, MIB);
     send_and_expect(engine, still, ENGINE_TIMEOUT_NS, CONVOY_OK);
     await_returned(engine, OWN + 2 * OF_PEER);
-    atomic_store(&shared->flag, 2);
+    rank_mark(rank, 4);
     rank_barrier(rank);
     engine_destroy(engine);
 }
@@ -143,10 +127,9 @@ static void stop_resizer(const struct rank *rank)
 /* Whatever comes, also what was offered in vain while this one stood still. */
 static void stop_receiver(const struct rank *rank)
 {
-    const struct shared *shared = rank->shared;
     const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = SHORT_NS};
     struct engine *engine = open_engine(rank);
-    while (atomic_load(&shared->flag) != 2) {
+    while (!rank_has_marked(rank, 0, 4)) {
         convoy_transfer loaded = 0;
         int32_t status = engine->table->accept(engine->handle, &load, &loaded, &engine->error);
         if (status == CONVOY_OK) {
@@ -174,12 +157,11 @@ static void test_resize_does_not_wait_for_a_peer_that_stands_still(void **state)
 {
     (void)state;
     struct ranks *ranks = ranks_create(3, sizeof(struct shared));
-    struct shared *shared = ranks_shared(ranks);
     ranks_start(ranks, run_stop, NULL, LONG_MS);
     ranks_await_mark(ranks, 0, 2);
     ranks_signal(ranks, 1, SIGSTOP);
     ranks_await_stop(ranks, 1);
-    atomic_store(&shared->flag, 1);
+    ranks_mark(ranks, 1);
     ranks_await_mark(ranks, 0, 3);
     ranks_signal(ranks, 1, SIGCONT);
     ranks_finish(ranks);
@@ -249,13 +231,10 @@ static void run_owner(const struct rank *rank, void *argument)
             (void)engine->table->pool_resize(engine->handle, MIB, &engine->error);
         }
     }
-    const struct shared *shared = rank->shared;
     convoy_transfer old = accept_one(engine);
     convoy_transfer next = accept_one(engine);
     rank_mark(rank, 2);
-    while (atomic_load(&shared->flag) == 0) {
-        (void)usleep(1000);
-    }
+    rank_await_parent(rank, 1); /* it is dead */
     engine_look(engine, old);
     EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
     release(engine, old);
@@ -270,13 +249,12 @@ static void test_resize_views_of_every_generation_outlive_their_owner(void **sta
 {
     (void)state;
     struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    struct shared *shared = ranks_shared(ranks);
     ranks_start(ranks, run_owner, NULL, LONG_MS);
     ranks_await_mark(ranks, 0, 2);
     ranks_await_mark(ranks, 1, 2);
     ranks_signal(ranks, 0, SIGKILL);
     ranks_await_exit(ranks, 0);
-    atomic_store(&shared->flag, 1);
+    ranks_mark(ranks, 1);
     ranks_finish(ranks);
 }
 
@@ -295,19 +273,18 @@ static void visit(const struct rank *rank, struct engine *engine, uint32_t numbe
 
 static void run_visits(const struct rank *rank, void *argument)
 {
-    struct shared *shared = rank->shared;
     struct engine *engine = open_engine(rank);
     (void)argument;
     if (rank->index == 1) {
         for (uint32_t i = 0; i < VISITS; i++) {
             visit(rank, engine, i);
         }
-        atomic_store(&shared->flag, 1);
+        rank_mark(rank, 2);
         await_returned(engine, OWN);
     } else {
         const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = SHORT_NS};
         uint32_t loads = 0;
-        for (uint32_t i = 0; atomic_load(&shared->flag) == 0; i++) {
+        for (uint32_t i = 0; !rank_has_marked(rank, 1, 2); i++) {
             convoy_transfer loaded = 0;
             resize(engine, (1 + i % 5) * MIB);
             int32_t status = engine->table->accept(engine->handle, &load, &loaded, &engine->error);
