@@ -22,7 +22,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -51,13 +50,6 @@ static convoy_peer connect_to(const struct rank *rank, struct engine *engine, ui
 {
     rank_await_mark(rank, other, 1);
     return engine_connect(engine, ((const struct shared *)rank->shared)->sessions[other]);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* -- NVIDIA/TensorRT-LLM PR 12640: what moves does not depend on the receiver's host calling in -- */
@@ -149,7 +141,6 @@ static int compare(const void *a, const void *b)
 static void call_beside_stopped(const struct rank *rank)
 {
     static uint64_t times[CALLS];
-    struct shared *shared = rank->shared;
     struct convoy_transfer_options options = pool_of(64 * MIB);
     struct convoy_transfer_answer answer = {.struct_size = sizeof answer};
     options.transfer_max = 2 * CALLS + 16;
@@ -158,24 +149,22 @@ static void call_beside_stopped(const struct rank *rank)
     const struct convoy_transfer_query query = {
         .struct_size = sizeof query, .request = "x", .request_length = 1, .peer = peer};
     rank_mark(rank, 2);
-    while (atomic_load(&shared->done) == 0) { /* until it stands still */
-        (void)poll(NULL, 0, 1);
-    }
+    rank_await_parent(rank, 1); /* it stands still */
     for (uint32_t i = 0; i < CALLS; i++) {
-        uint64_t start = now_ns();
+        uint64_t start = convoy_now_ns();
         convoy_transfer sent = send_bytes(engine, peer, "stalled", 1, "0123456789", 10);
         CALL_OK(engine, abort, sent, "stalled", 7);
         release(engine, sent);
-        times[i] = now_ns() - start;
+        times[i] = convoy_now_ns() - start;
     }
     qsort(times, CALLS, sizeof times[0], compare);
     EXPECT(times[CALLS * 99 / 100] < 5 * NS_PER_MS);
     EXPECT_EQUAL(engine_figures(engine).quarantined_count, CALLS); /* it may still read all of that */
     CALL_STATUS(engine, CONVOY_TIMED_OUT, query, &query, 10 * NS_PER_MS, &answer);
-    uint64_t start = now_ns();
+    uint64_t start = convoy_now_ns();
     int32_t status = engine->table->engine_close(engine->handle, 1000 * NS_PER_MS, &engine->error);
     EXPECT(status == CONVOY_OK || status == CONVOY_DRAIN_TIMEOUT);
-    EXPECT(now_ns() - start < 10000 * NS_PER_MS);
+    EXPECT(convoy_now_ns() - start < 10000 * NS_PER_MS);
     rank_mark(rank, 3);
     engine_destroy(engine);
 }
@@ -203,7 +192,7 @@ static void test_reports_no_call_waits_for_a_peer_that_stands_still(void **state
     ranks_await_mark(ranks, 1, 2);
     ranks_signal(ranks, 1, SIGSTOP);
     ranks_await_stop(ranks, 1);
-    atomic_store(&((struct shared *)ranks_shared(ranks))->done, 1);
+    ranks_mark(ranks, 1);
     ranks_await_mark(ranks, 0, 3);
     ranks_signal(ranks, 1, SIGCONT);
     ranks_finish(ranks);
@@ -292,9 +281,7 @@ static void test_reports_peer_that_dies_under_pushes_of_eight_threads_ends_them_
         struct ranks *ranks = ranks_create(3, sizeof(struct shared));
         struct shared *shared = ranks_shared(ranks);
         ranks_start(ranks, run_pushed, NULL, LONG_MS);
-        while (atomic_load(&shared->done) < 50 + 37 * (i % 10)) {
-            (void)poll(NULL, 0, 1);
-        }
+        AWAIT(atomic_load(&shared->done) >= 50 + 37 * (i % 10));
         ranks_signal(ranks, 1, SIGKILL);
         ranks_finish(ranks);
     }
@@ -352,9 +339,7 @@ static void test_reports_killed_processes_leave_no_files(void **state)
         struct ranks *ranks = ranks_create(2, sizeof(struct shared));
         struct shared *shared = ranks_shared(ranks);
         ranks_start(ranks, run_killed, NULL, LONG_MS);
-        while (i != 0 && atomic_load(&shared->done) < 13 * i % 40) {
-            (void)poll(NULL, 0, 1);
-        }
+        AWAIT(i == 0 || atomic_load(&shared->done) >= 13 * i % 40);
         ranks_signal(ranks, 0, SIGKILL); /* 0: also while it opens */
         ranks_signal(ranks, 1, SIGKILL);
         ranks_finish(ranks);

@@ -270,7 +270,6 @@ static void test_transfer_raw_large_registered_pieces_go_in_rounds(void **state)
 struct stopped {
     char session[CONVOY_SESSION_BYTES];
     uint64_t target;
-    uint32_t is_stopped;
 };
 
 static void serve(const struct rank *rank)
@@ -305,9 +304,7 @@ static void order_of_stopped(const struct rank *rank)
     CALL_OK(engine, transfer_sync, &raw, ENGINE_TIMEOUT_NS);
     EXPECT_EQUAL(engine_figures(engine).taken, 0);
     rank_mark(rank, 3); /* the parent stops rank 1 now */
-    while (__atomic_load_n(&shared->is_stopped, __ATOMIC_ACQUIRE) == 0) {
-        (void)poll(NULL, 0, 1);
-    }
+    rank_await_parent(rank, 1);
     CALL_STATUS(engine, CONVOY_TIMED_OUT, transfer_sync, &raw, SHORT_NS);
     EXPECT(engine_figures(engine).quarantined >= BYTES - 1000);
     CALL_STATUS(engine, CONVOY_TIMED_OUT, transfer_sync, &raw, SHORT_NS);
@@ -339,7 +336,7 @@ static void test_transfer_raw_block_of_a_stopped_peer_is_held_until_it_answers_o
         ranks_await_mark(ranks, 0, 3);
         ranks_signal(ranks, 1, SIGSTOP);
         ranks_await_stop(ranks, 1);
-        __atomic_store_n(&((struct stopped *)ranks_shared(ranks))->is_stopped, 1, __ATOMIC_RELEASE);
+        ranks_mark(ranks, 1);
         ranks_await_mark(ranks, 0, 4);
         ranks_signal(ranks, 1, is_killed != 0 ? SIGKILL : SIGCONT);
         ranks_finish(ranks);
@@ -369,9 +366,7 @@ static void test_transfer_raw_engine_that_closes_gives_back_what_it_has_not_take
         struct two *two = two_open();
         pthread_t thread;
         EXPECT(pthread_create(&thread, NULL, offer_on, two) == 0);
-        while (engine_counter(two->receiver, "offers") < 10) {
-            (void)poll(NULL, 0, 0);
-        }
+        AWAIT(engine_counter(two->receiver, "offers") >= 10);
         engine_destroy(two->receiver);
         EXPECT(pthread_join(thread, NULL) == 0);
         engine_await_empty(two->sender);

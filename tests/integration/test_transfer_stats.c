@@ -233,9 +233,7 @@ static void move(struct two *two, uint32_t number, uint32_t mode)
     engine_wait(two->sender, sent, CONVOY_OK, NULL);
     release(two->receiver, loaded);
     engine_await_empty(two->receiver);
-    while (engine_figures(two->sender).reader_count != 0) { /* until it is back, so that the result has all its times */
-        (void)poll(NULL, 0, 0);
-    }
+    AWAIT(engine_figures(two->sender).reader_count == 0); /* it is back, so that the result has all its times */
     check_result(two->sender, sent, request, "send");
     release(two->sender, sent);
 }
@@ -341,7 +339,6 @@ static void test_transfer_stats_show_what_is_held_and_what_waits(void **state)
 
 struct shared {
     char session[CONVOY_SESSION_BYTES];
-    uint32_t is_standing; /* futex: the parent has stopped rank 0 */
 };
 
 /* More than the ring and what may wait behind it hold are dropped, counted, and those that wait are seen. */
@@ -360,7 +357,7 @@ static void talk_to_one_that_stands(const struct rank *rank, void *argument)
     rank_await_mark(rank, 0, 1);
     convoy_peer peer = engine_connect(engine, shared->session);
     rank_mark(rank, 1);
-    EXPECT(ranks_futex_wait(&shared->is_standing, 0, RANKS_TIMEOUT_MS));
+    rank_await_parent(rank, 1); /* it has stopped rank 0 */
     const struct convoy_transfer_query query = {
         .struct_size = sizeof query, .request = "x", .request_length = 1, .peer = peer};
     uint32_t asked = 0;
@@ -385,13 +382,11 @@ static void test_transfer_stats_count_messages_that_are_dropped(void **state)
 {
     (void)state;
     struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    struct shared *shared = ranks_shared(ranks);
     ranks_start(ranks, talk_to_one_that_stands, NULL, 0);
     ranks_await_mark(ranks, 1, 1);
     ranks_signal(ranks, 0, SIGSTOP);
     ranks_await_stop(ranks, 0);
-    __atomic_store_n(&shared->is_standing, 1, __ATOMIC_RELEASE);
-    ranks_futex_wake(&shared->is_standing);
+    ranks_mark(ranks, 1);
     ranks_await_mark(ranks, 1, 3);
     ranks_signal(ranks, 0, SIGCONT);
     ranks_finish(ranks);
