@@ -127,6 +127,11 @@ void engine_wait(struct engine *engine, convoy_transfer transfer, int32_t wanted
     }
 }
 
+void engine_release(struct engine *engine, convoy_transfer transfer)
+{
+    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
+}
+
 struct convoy_engine_figures engine_figures(struct engine *engine)
 {
     struct convoy_engine_figures figures = {.struct_size = sizeof figures};

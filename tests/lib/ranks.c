@@ -140,6 +140,12 @@ void ranks_await_stop(struct ranks *ranks, uint32_t index)
     EXPECT_EQUAL(info.si_code, CLD_STOPPED);
 }
 
+void ranks_stop(struct ranks *ranks, uint32_t index)
+{
+    ranks_signal(ranks, index, SIGSTOP);
+    ranks_await_stop(ranks, index);
+}
+
 void ranks_await_mark(struct ranks *ranks, uint32_t index, uint32_t mark)
 {
     if (!ranks_mark_reached(ranks, index, mark)) {

@@ -49,6 +49,8 @@ void ranks_signal(struct ranks *ranks, uint32_t index, int signal_number);
 void ranks_expect_signal(struct ranks *ranks, uint32_t index, int signal_number);
 /* Waits until the rank has stopped after SIGSTOP. */
 void ranks_await_stop(struct ranks *ranks, uint32_t index);
+/* Both: returns when the rank stands still, until it gets SIGCONT. */
+void ranks_stop(struct ranks *ranks, uint32_t index);
 /* Waits until the rank has marked `mark` or more. */
 void ranks_await_mark(struct ranks *ranks, uint32_t index, uint32_t mark);
 /* The parent's own marks, for what it alone can see, for example that a rank has stopped. They only grow too. */

@@ -116,8 +116,7 @@ static void test_ranks_stopped_rank_goes_on(void **state)
     ranks_mark(ranks, 1);
     ranks_start(ranks, stop_and_go, NULL, 0);
     ranks_await_mark(ranks, 0, 1);
-    ranks_signal(ranks, 0, SIGSTOP);
-    ranks_await_stop(ranks, 0);
+    ranks_stop(ranks, 0);
     __atomic_store_n(go, 1, __ATOMIC_RELEASE);
     ranks_mark(ranks, 2);
     ranks_signal(ranks, 0, SIGCONT);
