@@ -470,6 +470,9 @@ int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy
                                  bool may_defer, struct convoy_xfer_entry **entry_out, struct convoy_error *error);
 void convoy_xfer_stage_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline,
                              bool is_awaited);
+/* -- stage_manifest.c: in the room, where the last one is found again if it is the same. */
+int32_t convoy_xfer_stage_manifest(const struct convoy_stage *stage, struct convoy_manifest_room *manifest_room,
+                                   struct convoy_manifest **manifest_out, struct convoy_error *error);
 _Atomic uint64_t *convoy_xfer_stage_mark(const struct convoy_xfer_entry *entry);
 /* Asks the producer of one that waits for it; gives the lock up meanwhile. [host threads] */
 void convoy_xfer_stage_poll(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline);
