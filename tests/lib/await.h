@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AWAIT_NS 20000000000ull /* a hundred times what anything here takes */
+#define AWAIT_NS 10000000000ull /* a hundred times what anything here takes */
 
 static inline uint64_t await_end(void)
 {
