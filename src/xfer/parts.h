@@ -521,13 +521,17 @@ struct convoy_xfer_entry *convoy_xfer_slot_owner(struct convoy_xfer *engine, con
 bool convoy_xfer_slot_written(struct convoy_xfer *engine, const struct convoy_slot *slot, const struct convoy_extent *parts,
                               uint32_t count);
 
+/* -- hear.c -- */
+/* Only what peers on this host have said: never gives the lock up. */
+void convoy_xfer_hear(struct convoy_xfer *engine);
+/* The same of one that has a ring. */
+void convoy_xfer_hear_peer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
+/* One notice as it came. false: it is none, and the peer is lost. */
+bool convoy_xfer_take(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry);
+
 /* -- progress.c -- */
 /* All that can be done now: messages, deadlines, retries. With far peers it gives the lock up meanwhile. */
 void convoy_xfer_pump(struct convoy_xfer *engine);
-/* Only what peers on this host have said: never gives the lock up. */
-void convoy_xfer_hear(struct convoy_xfer *engine);
-/* One notice as it came. false: it is none, and the peer is lost. */
-bool convoy_xfer_take(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry);
 /* Wakes host threads that wait for something to end. */
 void convoy_xfer_wake(struct convoy_xfer *engine);
 /* The same, and the progress thread. */
