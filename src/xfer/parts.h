@@ -464,6 +464,10 @@ struct convoy_introduction convoy_xfer_introduction(struct convoy_xfer *engine);
 /* CLOSED unless the engine is open. */
 int32_t convoy_xfer_check_open(const struct convoy_xfer *engine, struct convoy_error *error);
 
+/* -- engine_options.c -- no lock */
+int32_t convoy_xfer_options_load(const struct convoy_runtime *runtime, const struct convoy_transfer_options *given,
+                                 struct convoy_xfer_options *options, struct convoy_error *error);
+
 /* -- stage.c, send.c, load.c, slots.c -- */
 /* may_defer: the copy of a large one waits for stage_begin. */
 int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage, bool is_awaited,
