@@ -293,6 +293,7 @@ static void test_reports_killed_processes_leave_no_files(void **state)
         struct shared *shared = ranks_shared(ranks);
         scene_start(ranks, &plan);
         AWAIT(i == 0 || atomic_load(&shared->done) >= 13 * i % 40);
+        ranks_stop(ranks, 1); /* else it may see the other one's end before its own */
         ranks_signal(ranks, 0, SIGKILL); /* 0: also while it opens */
         ranks_signal(ranks, 1, SIGKILL);
         ranks_finish(ranks);
