@@ -5,10 +5,11 @@
 #include "tests/lib/describe.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BETWEEN_ROUNDS 20u
@@ -137,15 +138,24 @@ static void case_between_levels(struct suite *suite)
     plugin_member_destroy(first);
 }
 
-/* Looks at the first group while a call that waits in the second one is inside of it. */
+struct levels_looker {
+    struct plugin_member member; /* its own error, the same handles */
+    _Atomic bool is_over;
+};
+
+/* Looks at the first group again and again, from before a call waits in the second one until after it, so that it looks
+ * while the call is inside. */
 static void *levels_look(void *argument)
 {
-    struct plugin_member *member = argument;
-    const struct timespec pause = {.tv_nsec = 20000000}; /* until that call waits, most likely */
-    (void)nanosleep(&pause, NULL);
-    json_t *stats = describe_group(member, CONVOY_TOPIC_STATS);
-    EXPECT_EQUAL(describe_number(stats, "operations.sync.rounds.OK"), BETWEEN_GATHERS);
-    json_decref(stats);
+    struct levels_looker *looker = argument;
+    bool is_over = false;
+    do {
+        is_over = atomic_load(&looker->is_over);
+        json_t *stats = describe_group(&looker->member, CONVOY_TOPIC_STATS);
+        EXPECT_EQUAL(describe_number(stats, "operations.sync.rounds.OK"), BETWEEN_GATHERS);
+        json_decref(stats);
+        (void)sched_yield();
+    } while (!is_over);
     return NULL;
 }
 
@@ -190,11 +200,12 @@ static void case_between_levels_look(struct suite *suite)
             EXPECT_OK(second->plugin.core->group_info(second->group, &info, &second->error), &second->error);
         } while (info.state != CONVOY_GROUP_ACTIVE);
         levels_gather(first);
-        struct plugin_member looker = *first; /* its own error, the same handles */
+        struct levels_looker looker = {.member = *first};
         EXPECT_EQUAL(pthread_create(&thread, NULL, levels_look, &looker), 0);
         EXPECT_STATUS(first->plugin.poll->reduce2_wait(first->group, operation, SUITE_LATE_NS, &two->result,
                                                        &first->error),
                       CONVOY_TIMED_OUT, &first->error);
+        atomic_store(&looker.is_over, true);
         EXPECT_EQUAL(pthread_join(thread, NULL), 0);
         rank_mark(suite->rank, 1);
     }

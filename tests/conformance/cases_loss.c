@@ -165,8 +165,7 @@ static void case_stopped_member(struct suite *suite)
 static void parent_stop_last(struct ranks *ranks)
 {
     ranks_await_mark(ranks, 3, LOSS_READY);
-    ranks_signal(ranks, 3, SIGSTOP);
-    ranks_await_stop(ranks, 3);
+    ranks_stop(ranks, 3);
     for (uint32_t i = 0; i < 3; i++) {
         ranks_await_mark(ranks, i, LOSS_READY);
     }

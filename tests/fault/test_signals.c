@@ -144,8 +144,7 @@ static void stop_often(enum party_place place)
     for (uint32_t mark = 1; mark < 40; mark++) {
         uint32_t index = mark % run.plan.count;
         ranks_await_mark(ranks, index, mark);
-        ranks_signal(ranks, index, SIGSTOP);
-        ranks_await_stop(ranks, index);
+        ranks_stop(ranks, index);
         ranks_signal(ranks, index, SIGCONT);
     }
     ranks_finish(ranks);
@@ -189,13 +188,11 @@ static void test_signals_stopped_during_open_and_close_nobody_is_lost(void **sta
     struct ranks *ranks = party_ranks(&run.plan);
     ranks_start(ranks, open_rank, &run, party_timeout_ms());
     ranks_await_mark(ranks, 2, MARK_HERE); /* rank 1 keeps the open from ending */
-    ranks_signal(ranks, 2, SIGSTOP);
-    ranks_await_stop(ranks, 2);
+    ranks_stop(ranks, 2);
     party_go(ranks);
     ranks_signal(ranks, 2, SIGCONT);
     ranks_await_mark(ranks, 0, MARK_GONE_ON);
-    ranks_signal(ranks, 0, SIGSTOP);
-    ranks_await_stop(ranks, 0);
+    ranks_stop(ranks, 0);
     ranks_await_exit(ranks, 1); /* closing does not wait for a member that stands still */
     uint32_t *may_close = &((struct party_shared *)ranks_shared(ranks))->words[0];
     __atomic_store_n(may_close, 1, __ATOMIC_SEQ_CST);

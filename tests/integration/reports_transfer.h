@@ -4,8 +4,7 @@
 #define CONVOY_TESTS_INTEGRATION_REPORTS_TRANSFER_H
 
 #include "tests/integration/two_engines.h"
-
-#include <poll.h>
+#include "tests/lib/await.h"
 
 #define CALL(engine, name, ...) ((engine)->table->name((engine)->handle, __VA_ARGS__, &(engine)->error))
 #define CALL_OK(engine, name, ...) EXPECT_OK(CALL(engine, name, __VA_ARGS__), &(engine)->error)
@@ -106,8 +105,8 @@ static inline void await_idle(struct engine *engine, uint64_t taken)
 {
     struct convoy_engine_info info = {.struct_size = sizeof info, .transfer_count = 1};
     struct convoy_engine_figures figures = engine_figures(engine);
-    for (uint32_t i = 0; i < 10000 && (figures.taken != taken || info.transfer_count != 0); i++) {
-        (void)poll(NULL, 0, i == 0 ? 0 : 1);
+    const uint64_t end = await_end();
+    while ((figures.taken != taken || info.transfer_count != 0) && await_again(end)) {
         figures = engine_figures(engine);
         CALL_OK(engine, engine_info, &info);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Public reports about transfers between processes: peers that sleep, stand still or die, and places with few rights. */
 #include "tests/integration/reports_transfer.h"
-#include "tests/lib/ranks.h"
 #include "tests/lib/scale.h"
+#include "tests/lib/scene.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,51 +22,26 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #define MIB (1u << 20)
-#define LONG_MS 60000u
 #define NS_PER_MS 1000000ull
 
 struct shared {
-    char sessions[3][CONVOY_SESSION_BYTES];
+    struct scene_sessions sessions;
     _Atomic uint32_t done;
     uint64_t address; /* of a receive slot */
     uint32_t limit;
 };
 
-static struct engine *open_engine(const struct rank *rank, const struct convoy_transfer_options *options)
-{
-    struct shared *shared = rank->shared;
-    struct engine *engine = engine_create(options);
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
-    rank_mark(rank, 1);
-    return engine;
-}
-
-static convoy_peer connect_to(const struct rank *rank, struct engine *engine, uint32_t other)
-{
-    rank_await_mark(rank, other, 1);
-    return engine_connect(engine, ((const struct shared *)rank->shared)->sessions[other]);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* -- NVIDIA/TensorRT-LLM PR 12640: what moves does not depend on the receiver's host calling in -- */
 
 #define SLEEPERS 64u
 
-static void sleep_and_receive(const struct rank *rank)
+static void sleep_and_receive(const struct rank *rank, struct engine *engine)
 {
-    struct engine *engine = open_engine(rank, NULL);
     uint8_t *memory = calloc(SLEEPERS, MIB);
     convoy_transfer loaded[SLEEPERS];
     EXPECT(memory != NULL);
@@ -86,14 +61,11 @@ static void sleep_and_receive(const struct rank *rank)
         release(engine, loaded[i]);
     }
     free(memory);
-    engine_destroy(engine);
 }
 
-static void send_to_sleeper(const struct rank *rank)
+static void send_to_sleeper(const struct rank *rank, struct engine *engine)
 {
-    const struct convoy_transfer_options options = pool_of(8 * MIB); /* an eighth of what is sent */
-    struct engine *engine = open_engine(rank, &options);
-    convoy_peer peer = connect_to(rank, engine, 1);
+    convoy_peer peer = scene_connect(rank, engine, 1);
     convoy_transfer sent[SLEEPERS];
     static uint8_t data[MIB];
     const uint64_t bytes = MIB;
@@ -119,21 +91,14 @@ static void send_to_sleeper(const struct rank *rank)
     }
     rank_mark(rank, 3);
     engine_await_empty(engine);
-    engine_destroy(engine);
-}
-
-static void run_sleeper(const struct rank *rank, void *argument)
-{
-    (void)argument;
-    (rank->index == 0 ? send_to_sleeper : sleep_and_receive)(rank);
 }
 
 static void test_reports_receiver_whose_host_sleeps_is_served(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_sleeper, NULL, LONG_MS);
-    ranks_finish(ranks);
+    const struct convoy_transfer_options options = pool_of(8 * MIB); /* an eighth of what is sent */
+    const struct scene_plan plan = {.parts = {send_to_sleeper, sleep_and_receive}, .options = &options};
+    scene_play(&plan, sizeof(struct shared));
 }
 
 /* -- sgl-project/sglang PRs 31144, 31306 and 36029, PR 30398: no call waits for a peer that stands still with its ring
@@ -146,64 +111,52 @@ static int compare(const void *a, const void *b)
     return *(const uint64_t *)a < *(const uint64_t *)b ? -1 : *(const uint64_t *)a > *(const uint64_t *)b;
 }
 
-static void call_beside_stopped(const struct rank *rank)
+static void call_beside_stopped(const struct rank *rank, struct engine *engine)
 {
     static uint64_t times[CALLS];
-    struct shared *shared = rank->shared;
-    struct convoy_transfer_options options = pool_of(64 * MIB);
     struct convoy_transfer_answer answer = {.struct_size = sizeof answer};
-    options.transfer_max = 2 * CALLS + 16;
-    struct engine *engine = open_engine(rank, &options);
-    convoy_peer peer = connect_to(rank, engine, 1);
+    convoy_peer peer = scene_connect(rank, engine, 1);
     const struct convoy_transfer_query query = {
         .struct_size = sizeof query, .request = "x", .request_length = 1, .peer = peer};
     rank_mark(rank, 2);
-    while (atomic_load(&shared->done) == 0) { /* until it stands still */
-        (void)poll(NULL, 0, 1);
-    }
+    rank_await_parent(rank, 1); /* it stands still */
     for (uint32_t i = 0; i < CALLS; i++) {
-        uint64_t start = now_ns();
+        uint64_t start = convoy_now_ns();
         convoy_transfer sent = send_bytes(engine, peer, "stalled", 1, "0123456789", 10);
         CALL_OK(engine, abort, sent, "stalled", 7);
         release(engine, sent);
-        times[i] = now_ns() - start;
+        times[i] = convoy_now_ns() - start;
     }
     qsort(times, CALLS, sizeof times[0], compare);
     EXPECT(times[CALLS * 99 / 100] < 5 * NS_PER_MS);
     EXPECT_EQUAL(engine_figures(engine).quarantined_count, CALLS); /* it may still read all of that */
     CALL_STATUS(engine, CONVOY_TIMED_OUT, query, &query, 10 * NS_PER_MS, &answer);
-    uint64_t start = now_ns();
+    uint64_t start = convoy_now_ns();
     int32_t status = engine->table->engine_close(engine->handle, 1000 * NS_PER_MS, &engine->error);
     EXPECT(status == CONVOY_OK || status == CONVOY_DRAIN_TIMEOUT);
-    EXPECT(now_ns() - start < 10000 * NS_PER_MS);
+    EXPECT(convoy_now_ns() - start < 10000 * NS_PER_MS);
     rank_mark(rank, 3);
-    engine_destroy(engine);
 }
 
-static void run_beside_stopped(const struct rank *rank, void *argument)
+static void stand_still(const struct rank *rank, struct engine *engine)
 {
-    (void)argument;
-    if (rank->index == 0) {
-        call_beside_stopped(rank);
-        return;
-    }
-    struct engine *engine = open_engine(rank, NULL);
-    (void)connect_to(rank, engine, 0);
+    (void)scene_connect(rank, engine, 0);
     rank_mark(rank, 2);
     rank_await_mark(rank, 0, 3);
-    engine_destroy(engine);
 }
 
 static void test_reports_no_call_waits_for_a_peer_that_stands_still(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_beside_stopped, NULL, LONG_MS);
+    struct convoy_transfer_options options = pool_of(64 * MIB);
+    const struct scene_plan plan = {.parts = {call_beside_stopped, stand_still}, .options = &options};
+    options.transfer_max = 2 * CALLS + 16;
+    struct ranks *ranks = scene_create(&plan, sizeof(struct shared));
+    scene_start(ranks, &plan);
     ranks_await_mark(ranks, 0, 2);
     ranks_await_mark(ranks, 1, 2);
-    ranks_signal(ranks, 1, SIGSTOP);
-    ranks_await_stop(ranks, 1);
-    atomic_store(&((struct shared *)ranks_shared(ranks))->done, 1);
+    ranks_stop(ranks, 1);
+    ranks_mark(ranks, 1);
     ranks_await_mark(ranks, 0, 3);
     ranks_signal(ranks, 1, SIGCONT);
     ranks_finish(ranks);
@@ -246,12 +199,11 @@ static void *push_main(void *argument)
     return NULL;
 }
 
-static void push_until_it_dies(const struct rank *rank)
+static void push_until_it_dies(const struct rank *rank, struct engine *engine)
 {
-    struct engine *engine = open_engine(rank, NULL);
-    struct pusher pusher = {.rank = rank, .engine = engine, .peer = connect_to(rank, engine, 1)};
+    struct pusher pusher = {.rank = rank, .engine = engine, .peer = scene_connect(rank, engine, 1)};
     pthread_t threads[PUSHERS];
-    convoy_peer other = connect_to(rank, engine, 2);
+    convoy_peer other = scene_connect(rank, engine, 2);
     for (uint32_t i = 0; i < PUSHERS; i++) {
         EXPECT(pthread_create(&threads[i], NULL, push_main, &pusher) == 0);
     }
@@ -263,38 +215,27 @@ static void push_until_it_dies(const struct rank *rank)
     release(engine, sent);
     engine_await_empty(engine);
     rank_mark(rank, 2);
-    engine_destroy(engine);
 }
 
-static void run_pushed(const struct rank *rank, void *argument)
+static void accept_pushes(const struct rank *rank, struct engine *engine)
 {
-    const struct shared *shared = rank->shared;
-    (void)argument;
-    if (rank->index == 0) {
-        push_until_it_dies(rank);
-        return;
-    }
-    struct engine *engine = open_engine(rank, NULL);
     do { /* rank 1: until it is killed */
         convoy_transfer loaded = accept_by(engine, NULL, 0, CONVOY_LOAD_VIEW, 5 * ENGINE_TIMEOUT_NS);
         engine_wait(engine, loaded, CONVOY_OK, NULL);
         release(engine, loaded);
     } while (rank->index == 1);
-    (void)shared;
     rank_await_mark(rank, 0, 2);
-    engine_destroy(engine);
 }
 
 static void test_reports_peer_that_dies_under_pushes_of_eight_threads_ends_them_all(void **state)
 {
     (void)state;
+    static const struct scene_plan plan = {.parts = {push_until_it_dies, accept_pushes, accept_pushes}};
     for (uint32_t i = 0; i < test_scaled(5, 500); i++) {
-        struct ranks *ranks = ranks_create(3, sizeof(struct shared));
+        struct ranks *ranks = scene_create(&plan, sizeof(struct shared));
         struct shared *shared = ranks_shared(ranks);
-        ranks_start(ranks, run_pushed, NULL, LONG_MS);
-        while (atomic_load(&shared->done) < 50 + 37 * (i % 10)) {
-            (void)poll(NULL, 0, 1);
-        }
+        scene_start(ranks, &plan);
+        AWAIT(atomic_load(&shared->done) >= 50 + 37 * (i % 10));
         ranks_signal(ranks, 1, SIGKILL);
         ranks_finish(ranks);
     }
@@ -322,12 +263,10 @@ static uint32_t count_files(const char *path)
     return count;
 }
 
-static void run_killed(const struct rank *rank, void *argument)
+static void exchange_until_killed(const struct rank *rank, struct engine *engine)
 {
     struct shared *shared = rank->shared;
-    struct engine *engine = open_engine(rank, NULL);
-    convoy_peer peer = connect_to(rank, engine, 1 - rank->index);
-    (void)argument;
+    convoy_peer peer = scene_connect(rank, engine, 1 - rank->index);
     for (;;) {
         convoy_transfer sent = send_bytes(engine, peer, "killed", 1, rank->shared, sizeof(struct shared));
         convoy_transfer loaded = accept_by(engine, NULL, 0, CONVOY_LOAD_VIEW, 5 * ENGINE_TIMEOUT_NS);
@@ -342,6 +281,7 @@ static void run_killed(const struct rank *rank, void *argument)
 static void test_reports_killed_processes_leave_no_files(void **state)
 {
     (void)state;
+    static const struct scene_plan plan = {.parts = {exchange_until_killed, exchange_until_killed}};
     char probe[] = "/dev/shm/convoy-probe-XXXXXX";
     (void)setfsgid(MARK_GROUP);
     int file = mkstemp(probe);
@@ -349,12 +289,11 @@ static void test_reports_killed_processes_leave_no_files(void **state)
     EXPECT_EQUAL(count_files("/dev/shm"), 1); /* what is left would be seen */
     EXPECT_EQUAL(unlink(probe) + close(file), 0);
     for (uint32_t i = 0; i < test_scaled(10, 50); i++) {
-        struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+        struct ranks *ranks = scene_create(&plan, sizeof(struct shared));
         struct shared *shared = ranks_shared(ranks);
-        ranks_start(ranks, run_killed, NULL, LONG_MS);
-        while (i != 0 && atomic_load(&shared->done) < 13 * i % 40) {
-            (void)poll(NULL, 0, 1);
-        }
+        scene_start(ranks, &plan);
+        AWAIT(i == 0 || atomic_load(&shared->done) >= 13 * i % 40);
+        ranks_stop(ranks, 1); /* else it may see the other one's end before its own */
         ranks_signal(ranks, 0, SIGKILL); /* 0: also while it opens */
         ranks_signal(ranks, 1, SIGKILL);
         ranks_finish(ranks);
@@ -367,15 +306,13 @@ static void test_reports_killed_processes_leave_no_files(void **state)
 
 /* -- Mellanox/nv_peer_memory issue 31, kvcache-ai/Mooncake issue 4004: whoever sees that it has come sees all of it -- */
 
-static void run_signals(const struct rank *rank, void *argument)
+static void fill_and_look(const struct rank *rank, struct engine *engine)
 {
     static const uint64_t sizes[4] = {1, 4096, 70001, MIB};
     struct shared *shared = rank->shared;
-    struct engine *engine = open_engine(rank, NULL);
-    convoy_peer peer = connect_to(rank, engine, 1 - rank->index);
+    convoy_peer peer = scene_connect(rank, engine, 1 - rank->index);
     uint8_t *data = malloc(MIB);
     EXPECT(data != NULL);
-    (void)argument;
     for (uint32_t i = 0; i < test_scaled(400, 100000); i++) {
         uint64_t bytes = sizes[i % 4];
         if (rank->index == 0) {
@@ -406,15 +343,14 @@ static void run_signals(const struct rank *rank, void *argument)
     }
     free(data);
     rank_barrier(rank);
-    engine_destroy(engine);
 }
 
 static void test_reports_bytes_are_all_there_when_the_slot_says_filled(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_signals, NULL, test_scaled(LONG_MS, 40 * LONG_MS));
-    ranks_finish(ranks);
+    const struct scene_plan plan = {.parts = {fill_and_look, fill_and_look},
+                                    .timeout_ms = test_scaled(SCENE_TIMEOUT_MS, 40 * SCENE_TIMEOUT_MS)};
+    scene_play(&plan, sizeof(struct shared));
 }
 
 /* -- few rights -- */
@@ -422,7 +358,7 @@ static void test_reports_bytes_are_all_there_when_the_slot_says_filled(void **st
 /* One tensor there and back; the path that it took. */
 static uint32_t exchange(const struct rank *rank, struct engine *engine, int32_t wanted)
 {
-    convoy_peer peer = connect_to(rank, engine, 1 - rank->index);
+    convoy_peer peer = scene_connect(rank, engine, 1 - rank->index);
     struct convoy_transfer_result result = {.path = 0};
     static uint8_t data[BYTES];
     if (rank->index == 0) {
@@ -436,9 +372,7 @@ static uint32_t exchange(const struct rank *rank, struct engine *engine, int32_t
         EXPECT(wanted != CONVOY_OK || engine_is_filled(staged_address(engine, loaded), BYTES, 8));
         release(engine, loaded);
     }
-    rank_barrier(rank);
-    engine_await_empty(engine);
-    rank_barrier(rank);
+    scene_part_ways(rank, engine);
     return result.path;
 }
 
@@ -459,7 +393,7 @@ static void run_locked(const struct rank *rank, void *argument)
     const struct convoy_transfer_options usual = {.struct_size = sizeof usual}; /* 256 MiB */
     (void)argument;
     limit_locked_memory(shared->limit);
-    struct engine *engine = open_engine(rank, &usual);
+    struct engine *engine = scene_open(rank, &usual);
     EXPECT_EQUAL(engine->info.pool_bytes, 256ull * MIB);
     uint32_t path = exchange(rank, engine, CONVOY_OK);
     EXPECT(rank->index == 0 || path == CONVOY_PATH_PULL);
@@ -475,7 +409,7 @@ static void test_reports_locked_memory_limit_does_not_matter_on_one_host(void **
     for (int i = 0; i < 3; i++) {
         struct ranks *ranks = ranks_create(2, sizeof(struct shared));
         ((struct shared *)ranks_shared(ranks))->limit = limits[i];
-        ranks_start(ranks, run_locked, NULL, LONG_MS);
+        ranks_start(ranks, run_locked, NULL, SCENE_TIMEOUT_MS);
         ranks_finish(ranks);
     }
 }
@@ -499,7 +433,7 @@ static void run_forbidden(const struct rank *rank, void *argument)
 {
     (void)argument;
     forbid_process_vm();
-    struct engine *engine = open_engine(rank, NULL);
+    struct engine *engine = scene_open(rank, NULL);
     uint32_t path = exchange(rank, engine, CONVOY_OK);
     EXPECT(rank->index == 0 || path == CONVOY_PATH_PULL);
     engine_destroy(engine);
@@ -510,7 +444,7 @@ static void test_reports_forbidden_direct_copy_is_not_needed_on_one_host(void **
 {
     (void)state;
     struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_forbidden, NULL, LONG_MS);
+    ranks_start(ranks, run_forbidden, NULL, SCENE_TIMEOUT_MS);
     ranks_finish(ranks);
 }
 
@@ -537,7 +471,7 @@ static void run_contained(const struct rank *rank, void *argument)
         _exit(0);
     }
     EXPECT_EQUAL(getpid(), 1);
-    struct engine *engine = open_engine(rank, NULL);
+    struct engine *engine = scene_open(rank, NULL);
     uint32_t path = exchange(rank, engine, CONVOY_OK);
     EXPECT(rank->index == 0 || path == CONVOY_PATH_PULL);
     engine_destroy(engine);
@@ -558,7 +492,7 @@ static void test_reports_containers_on_one_host_lend_to_each_other(void **state)
         skip();
     }
     struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_contained, NULL, LONG_MS);
+    ranks_start(ranks, run_contained, NULL, SCENE_TIMEOUT_MS);
     ranks_finish(ranks);
 }
 

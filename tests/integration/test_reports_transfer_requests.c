@@ -252,9 +252,7 @@ static convoy_transfer stage_short(struct two *two, const char *request)
 
 static void await_swept(struct two *two, convoy_transfer staged)
 {
-    while (CALL(two->sender, transfer_test, staged, NULL) == CONVOY_OK) {
-        (void)poll(NULL, 0, 1);
-    }
+    AWAIT(CALL(two->sender, transfer_test, staged, NULL) != CONVOY_OK);
     CALL_STATUS(two->sender, CONVOY_TIMED_OUT, transfer_test, staged, NULL);
     release(two->sender, staged);
 }
@@ -417,9 +415,7 @@ static void test_reports_failed_one_pins_nothing_and_early_ones_are_parked(void 
         engine_wait(two->sender, sent, CONVOY_OK, NULL);
         release(two->receiver, loaded);
         release(two->sender, sent);
-        while (engine_figures(two->sender).free == 0) { /* until it is given back */
-            (void)poll(NULL, 0, 0);
-        }
+        AWAIT(engine_figures(two->sender).free != 0); /* until it is given back */
     }
     for (uint32_t i = 0; i < 8; i++) {
         release(two->sender, staged[i]);

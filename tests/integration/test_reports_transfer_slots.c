@@ -3,7 +3,6 @@
 #include "tests/integration/reports_transfer.h"
 #include "tests/lib/scale.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,9 +62,7 @@ static void give_up_under_write(struct engine *receiver, struct writer *writers)
         EXPECT(pthread_create(&writers[i].thread, NULL, write_main, &writers[i]) == 0);
     }
     for (uint32_t i = 0; i < WRITERS; i++) {
-        while (engine_counter(writers[i].engine, "control_messages") == before[i]) {
-            (void)poll(NULL, 0, 0);
-        }
+        AWAIT(engine_counter(writers[i].engine, "control_messages") != before[i]);
     }
     (void)engine_figures(receiver); /* takes what was said */
     release(receiver, slot.transfer);

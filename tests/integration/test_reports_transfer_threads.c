@@ -160,10 +160,8 @@ static void test_reports_peers_take_turns_in_few_places(void **state)
             CALL_OK(sender, peer_disconnect, peers[i - 2]);
             receivers[i - 2]->table->release(receivers[i - 2]->handle, held[i - 2], NULL);
         }
-        while (CALL(sender, peer_connect, receivers[i]->info.session, strlen(receivers[i]->info.session), ENGINE_TIMEOUT_NS,
-                    &peers[i]) == CONVOY_LIMIT) {
-            (void)poll(NULL, 0, 1); /* until what was lent is back */
-        }
+        AWAIT(CALL(sender, peer_connect, receivers[i]->info.session, strlen(receivers[i]->info.session), ENGINE_TIMEOUT_NS,
+                   &peers[i]) != CONVOY_LIMIT); /* until what was lent is back */
         engine_fill(data, sizeof data, i);
         convoy_transfer sent = send_bytes(sender, peers[i], "turn", 1, data, sizeof data);
         held[i] = accept_by(receivers[i], "turn", 0, CONVOY_LOAD_VIEW, 0);

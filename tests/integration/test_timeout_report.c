@@ -107,8 +107,7 @@ static void stop_and_look(uint32_t first, uint32_t last)
         ranks_await_mark(ranks, i, MARK_FIRST_ROUND_DONE);
     }
     for (uint32_t i = first; i <= last; i++) {
-        ranks_signal(ranks, i, SIGSTOP);
-        ranks_await_stop(ranks, i);
+        ranks_stop(ranks, i);
     }
     __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
     ranks_futex_wake(&shared->go);

@@ -172,7 +172,7 @@ static void test_transfer_threads_that_wait_at_once_sleep_and_are_all_served(voi
     }
     for (uint32_t i = THREADS; i-- > 0;) {
         char request[8] = {'r', (char)('0' + i)};
-        (void)poll(NULL, 0, 60); /* for the processor time of those that wait, not for their order */
+        (void)poll(NULL, 0, 60); /* the quiet time itself: what those use that wait meanwhile; it orders nothing */
         convoy_transfer sent = send_start(&two, request);
         engine_wait(two.sender, sent, CONVOY_OK, NULL);
         release(two.sender, sent);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls of the transfer table beside plain send and accept: descriptors, slots, raw addresses, queries, aborts. */
 #include "tests/integration/two_engines.h"
+#include "tests/lib/await.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -461,9 +462,7 @@ static void test_transfer_disconnect_ends_what_is_open_and_memory_returns(void *
     for (int i = 0; i < 3; i++) {
         release(two->sender, sent[i]);
     }
-    while (engine_figures(two->sender).quarantined_count != 1) {
-        (void)poll(NULL, 0, 1);
-    }
+    AWAIT(engine_figures(two->sender).quarantined_count == 1);
     engine_look(two->receiver, held);
     EXPECT(engine_is_filled(two->receiver->views[0].data, BYTES, 7));
     release(two->receiver, held);

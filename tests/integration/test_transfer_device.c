@@ -451,8 +451,7 @@ static void test_transfer_device_aborted_and_released_slots_wait_for_their_copie
         release(scene.sender, staged);
         CALL_STATUS(scene.sender, CONVOY_POOL_EXHAUSTED, stage_start, &stage, &other);
         EXPECT_EQUAL(engine_figures(scene.sender).taken, 65536);
-        sim_host_run_all();
-        engine_await_empty(scene.sender);
+        sim_host_await_empty(scene.sender);
     }
     scene.host->sim->by_hand(0);
     scene_close(&scene);
@@ -483,8 +482,7 @@ static void test_transfer_device_load_that_is_given_up_holds_both_sides_until_it
     struct convoy_engine_info info = {.struct_size = sizeof info};
     CALL_OK(scene.receiver, engine_info, &info);
     EXPECT_EQUAL(info.transfer_count, 1);
-    sim_host_run_all();
-    engine_await_empty(scene.sender);
+    sim_host_await_empty(scene.sender);
     scene.host->sim->by_hand(0);
     scene_close(&scene);
 }

@@ -184,8 +184,7 @@ static void run_given_up(const struct rank *rank, void *unused)
         EXPECT_OK(engine->table->abort(engine->handle, loaded, NULL, 0, &engine->error), &engine->error);
         far_release(engine, loaded);
         EXPECT(engine_figures(engine).taken >= bytes);
-        sim_host_run_all();
-        engine_await_empty(engine);
+        sim_host_await_empty(engine);
         host->sim->by_hand(0);
     }
     far_finish(rank, engine);

@@ -545,7 +545,6 @@ static void run_forbidden(const struct rank *rank, void *argument)
     static uint8_t pool[1u << 20] __attribute__((aligned(4096)));
     static uint8_t data[SMALL_BYTES];
     const uint64_t bytes = sizeof data;
-    struct far_shared *shared = rank->shared;
     const struct convoy_transfer_options host = {.struct_size = sizeof host,
                                                  .pool_kind = CONVOY_MEMORY_HOST,
                                                  .pool_memory = pool,
@@ -553,9 +552,7 @@ static void run_forbidden(const struct rank *rank, void *argument)
                                                  .pool_block_bytes = 4096};
     engine_fill(data, sizeof data, 2);
     forbid_process_vm();
-    struct engine *engine = engine_create(rank->index == 0 ? &host : NULL);
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
-    rank_mark(rank, 1);
+    struct engine *engine = scene_open(rank, rank->index == 0 ? &host : NULL);
     if (rank->index == *(const uint32_t *)argument) { /* whoever finds out first */
         (void)far_connect(rank, engine);
         rank_barrier(rank);

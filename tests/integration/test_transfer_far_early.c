@@ -3,6 +3,7 @@
  * What is pushed to another host while it is still being staged. The second half of the source cannot be read before the test
  * says so: whoever stages stands still there, in a signal handler, so that what has arrived by then was pushed before.
  */
+#include "tests/lib/await.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/far_hosts.h"
 
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -28,15 +28,9 @@
 
 static struct {
     uint8_t *memory;
-    _Atomic uint32_t must_wait;
+    uint32_t must_wait; /* futex */
     _Atomic uint32_t is_there; /* somebody stands there */
 } gate;
-
-static void wait_shortly(void)
-{
-    const struct timespec pause = {.tv_nsec = 200000};
-    (void)nanosleep(&pause, NULL);
-}
 
 static void gate_handler(int signal_number, siginfo_t *info, void *context)
 {
@@ -47,8 +41,7 @@ static void gate_handler(int signal_number, siginfo_t *info, void *context)
         return;
     }
     gate.is_there = 1;
-    while (gate.must_wait != 0) { /* the deadline of the ranks bounds it */
-        wait_shortly();
+    while (!ranks_futex_wait(&gate.must_wait, 1, RANKS_TIMEOUT_MS)) { /* the deadline of the ranks bounds it */
     }
     (void)mprotect(gate.memory + HALF_BYTES, HALF_BYTES, PROT_READ | PROT_WRITE);
 }
@@ -62,10 +55,16 @@ static void gate_make(void)
     engine_fill(gate.memory, SOURCE_BYTES, 11);
 }
 
+static void gate_open(void)
+{
+    __atomic_store_n(&gate.must_wait, 0, __ATOMIC_RELEASE);
+    ranks_futex_wake(&gate.must_wait);
+}
+
 static void gate_close(void)
 {
     gate.is_there = 0;
-    gate.must_wait = 1;
+    __atomic_store_n(&gate.must_wait, 1, __ATOMIC_RELEASE);
     EXPECT_EQUAL(mprotect(gate.memory + HALF_BYTES, HALF_BYTES, PROT_NONE), 0);
 }
 
@@ -90,15 +89,13 @@ static void *open_gate(void *argument)
 {
     const struct rank *rank = argument;
     rank_await_mark(rank, 1, 2);
-    gate.must_wait = 0;
+    gate_open();
     return NULL;
 }
 
 static void await_landed(struct engine *engine, uint64_t before)
 {
-    while (far_number(engine, "landed_bytes") - before < SURE_BYTES) {
-        wait_shortly();
-    }
+    AWAIT(far_number(engine, "landed_bytes") - before >= SURE_BYTES);
 }
 
 static void check_loaded(struct engine *engine, convoy_transfer loaded)
@@ -183,7 +180,7 @@ static void *end_early(void *argument)
     }
     rank_mark(ender->rank, 3);
     rank_await_mark(ender->rank, 1, 3); /* it has ended there, while whoever stages stands still here */
-    gate.must_wait = 0;
+    gate_open();
     return NULL;
 }
 

@@ -112,8 +112,7 @@ static void test_far_ends_deaths_at_any_point_are_survived_and_take_nothing_alon
         ranks_await_mark(ranks, 0, 2);
         ranks_await_mark(ranks, 1, 2);
         if (point == DIES_PUSHING_TO_LATE) {
-            ranks_signal(ranks, 0, SIGSTOP);
-            ranks_await_stop(ranks, 0);
+            ranks_stop(ranks, 0);
         }
         ranks_signal(ranks, 1, SIGKILL);
         if (point == DIES_PUSHING_TO_LATE) {
@@ -195,8 +194,7 @@ static void test_far_ends_a_peer_that_stands_still_is_given_up_in_time_and_goes_
         ranks_start(ranks, run_stop, NULL, LONG_MS);
         ranks_await_mark(ranks, 1, 2);
         ranks_await_mark(ranks, 0, 2);
-        ranks_signal(ranks, 1, SIGSTOP);
-        ranks_await_stop(ranks, 1);
+        ranks_stop(ranks, 1);
         ranks_await_mark(ranks, 0, 3);
         ranks_signal(ranks, 1, SIGCONT);
         ranks_finish(ranks);

@@ -22,7 +22,6 @@
 
 static struct engine *open_rma(const struct rank *rank, const char *settings)
 {
-    struct far_shared *shared = rank->shared;
     const struct convoy_transfer_options options = {.struct_size = sizeof options,
                                                     .critical_flags = CONVOY_ENGINE_PRIVATE,
                                                     .hint_flags = CONVOY_ENGINE_NOTIFY,
@@ -31,10 +30,7 @@ static struct engine *open_rma(const struct rank *rank, const char *settings)
                                                     .pool_bytes = POOL_BYTES,
                                                     .pool_block_bytes = 4096};
     engine_settings = settings;
-    struct engine *engine = engine_create(&options);
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
-    rank_mark(rank, 1);
-    return engine;
+    return scene_open(rank, &options);
 }
 
 static const char with_put[] = "{\"net\": \"ucx\", \"ucx_tls\": \"sysv,tcp\"}";
@@ -177,9 +173,7 @@ static void run_stopped_sender(const struct rank *rank, void *argument)
         far_release(engine, sent);
     } else {
         rank_mark(rank, 2);
-        while (((struct far_shared *)rank->shared)->numbers[0] == 0) { /* the parent has seen it stop */
-            (void)engine_figures(engine);
-        }
+        rank_await_parent(rank, 1); /* it has seen the sender stop */
         convoy_transfer loaded = far_accept(engine, CONVOY_LOAD_VIEW);
         far_await_state(engine, loaded, CONVOY_TRANSFER_LOADING);
         EXPECT_OK(engine->table->abort(engine->handle, loaded, "enough", 6, &engine->error), &engine->error);
@@ -206,9 +200,8 @@ static void test_far_rma_slot_is_quarantined_until_the_senders_word_or_its_end(v
         ranks_start(ranks, run_stopped_sender, &ending, LONG_MS);
         ranks_await_mark(ranks, 0, 2);
         ranks_await_mark(ranks, 1, 2);
-        ranks_signal(ranks, 0, SIGSTOP);
-        ranks_await_stop(ranks, 0);
-        ((struct far_shared *)ranks_shared(ranks))->numbers[0] = 1;
+        ranks_stop(ranks, 0);
+        ranks_mark(ranks, 1);
         ranks_await_mark(ranks, 1, 3);
         ranks_signal(ranks, 0, ending == SENDER_DIES ? SIGKILL : SIGCONT);
         ranks_finish(ranks);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Payloads so large that they are followed while they are staged. */
 #include "tests/integration/two_engines.h"
+#include "tests/lib/await.h"
 
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -34,9 +34,7 @@ static void test_transfer_large_payloads_cross_each_other_while_they_are_staged(
                       &ends[i]->error);
         }
         for (int i = 0; i < 2; i++) {
-            while (ends[i]->table->transfer_test(ends[i]->handle, loaded[i], NULL, NULL) == CONVOY_IN_PROGRESS) {
-                (void)poll(NULL, 0, 1);
-            }
+            AWAIT(ends[i]->table->transfer_test(ends[i]->handle, loaded[i], NULL, NULL) != CONVOY_IN_PROGRESS);
             engine_look(ends[i], loaded[i]);
             EXPECT(engine_is_filled(ends[i]->views[0].data, bytes, 9));
             release(ends[i], loaded[i]);

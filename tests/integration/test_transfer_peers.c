@@ -3,8 +3,8 @@
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/kinds.h"
-#include "tests/lib/ranks.h"
 #include "tests/lib/scale.h"
+#include "tests/lib/scene.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -20,79 +20,41 @@
 #define BYTES (1u << 20)
 #define MANY 200u
 #define LIVES 5u
-#define LONG_MS 60000u
 
 /* What the ranks share: who is where, and what the test wants. */
 struct shared {
-    char sessions[4][CONVOY_SESSION_BYTES];
-    _Atomic uint32_t lives[4];
-    uint32_t is_standing; /* futex: the parent has stopped rank 1 */
+    struct scene_sessions sessions;
     uint32_t point;
 };
 
-static struct engine *open_engine(const struct rank *rank)
-{
-    struct shared *shared = rank->shared;
-    struct engine *engine = engine_create(NULL);
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
-    rank_mark(rank, 1);
-    return engine;
-}
-
-static convoy_peer connect_to(const struct rank *rank, struct engine *engine, uint32_t other)
-{
-    const struct shared *shared = rank->shared;
-    rank_await_mark(rank, other, 1);
-    return engine_connect(engine, shared->sessions[other]);
-}
-
-static void release(struct engine *engine, convoy_transfer transfer)
-{
-    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
-}
-
 /* -- tensors of every kind -- */
 
-static void send_kinds(const struct rank *rank)
+static void send_kinds(const struct rank *rank, struct engine *engine)
 {
-    struct engine *engine = open_engine(rank);
     const struct convoy_stage stage = kinds_stage();
-    const struct convoy_send send = {.struct_size = sizeof send, .peer = connect_to(rank, engine, 1)};
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = scene_connect(rank, engine, 1)};
     convoy_transfer sent = 0;
     EXPECT_OK(engine->table->send(engine->handle, &stage, &send, &sent, &engine->error), &engine->error);
-    release(engine, sent);
+    engine_release(engine, sent);
     engine_await_empty(engine);
-    engine_destroy(engine);
 }
 
-static void accept_kinds(const struct rank *rank)
+static void accept_kinds(const struct rank *rank, struct engine *engine)
 {
-    struct engine *engine = open_engine(rank);
     const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
     convoy_transfer loaded = 0;
+    (void)rank;
     EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
     engine_look(engine, loaded);
     kinds_check(engine);
-    release(engine, loaded);
-    engine_destroy(engine);
-}
-
-static void run_kinds(const struct rank *rank, void *argument)
-{
-    (void)argument;
-    if (rank->index == 0) {
-        send_kinds(rank);
-    } else {
-        accept_kinds(rank);
-    }
+    engine_release(engine, loaded);
 }
 
 static void test_peers_tensors_of_every_kind_arrive_bit_for_bit(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_kinds, NULL, LONG_MS);
-    ranks_finish(ranks);
+    static const struct scene_plan plan = {.parts = {send_kinds, accept_kinds}};
+    scene_play(&plan, sizeof(struct shared));
 }
 
 /* -- many, both ways at once -- */
@@ -109,13 +71,11 @@ static convoy_transfer send_data(struct engine *engine, convoy_peer peer, const 
     return sent;
 }
 
-static void run_many(const struct rank *rank, void *argument)
+static void send_and_accept_many(const struct rank *rank, struct engine *engine)
 {
-    struct engine *engine = open_engine(rank);
     static uint8_t data[BYTES];
     const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
-    convoy_peer peer = connect_to(rank, engine, 1 - rank->index); /* both at once: one connection comes of it */
-    (void)argument;
+    convoy_peer peer = scene_connect(rank, engine, 1 - rank->index); /* both at once: one connection comes of it */
     engine_fill(data, BYTES, rank->index);
     for (uint32_t i = 0; i < test_scaled(MANY, 50 * MANY); i++) {
         char request[32];
@@ -126,23 +86,19 @@ static void run_many(const struct rank *rank, void *argument)
         EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
         engine_look(engine, loaded);
         EXPECT(engine_is_filled(engine->views[0].data, engine->views[0].bytes, 1 - rank->index));
-        release(engine, loaded);
+        engine_release(engine, loaded);
         engine_wait(engine, sent, CONVOY_OK, NULL);
-        release(engine, sent);
+        engine_release(engine, sent);
     }
     EXPECT_EQUAL(engine_counter(engine, "peers_connected"), 1);
-    rank_barrier(rank);
-    engine_await_empty(engine);
-    rank_barrier(rank);
-    engine_destroy(engine);
+    scene_part_ways(rank, engine);
 }
 
 static void test_peers_that_send_to_each_other_at_once_share_one_connection_and_leave_nothing(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_many, NULL, LONG_MS);
-    ranks_finish(ranks);
+    static const struct scene_plan plan = {.parts = {send_and_accept_many, send_and_accept_many}};
+    scene_play(&plan, sizeof(struct shared));
 }
 
 /* -- deaths (openucx/ucx PR 7899, issues 2893 and 5027): rank 1 is killed when it has come to a point, rank 0 must notice
@@ -156,7 +112,7 @@ static void doomed(const struct rank *rank, struct engine *engine)
     static uint8_t data[BYTES];
     const uint64_t bytes = BYTES;
     const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
-    convoy_peer peer = connect_to(rank, engine, 0);
+    convoy_peer peer = scene_connect(rank, engine, 0);
     convoy_transfer transfer = 0;
     engine_fill(data, BYTES, 3);
     if (shared->point == DIES_WAITING) {
@@ -177,7 +133,7 @@ static void outlive(const struct rank *rank, struct engine *engine)
     const uint64_t bytes = BYTES;
     const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
     struct convoy_transfer_result result;
-    convoy_peer peer = connect_to(rank, engine, 1);
+    convoy_peer peer = scene_connect(rank, engine, 1);
     convoy_transfer held = 0;
     convoy_transfer open = 0;
     engine_fill(data, BYTES, 4);
@@ -203,33 +159,22 @@ static void outlive(const struct rank *rank, struct engine *engine)
     if (held != 0) { /* the view outlives its sender */
         engine_look(engine, held);
         EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
-        release(engine, held);
+        engine_release(engine, held);
     }
     if (open != 0) {
-        release(engine, open);
+        engine_release(engine, open);
     }
     engine_await_empty(engine);
-}
-
-static void run_death(const struct rank *rank, void *argument)
-{
-    struct engine *engine = open_engine(rank);
-    (void)argument;
-    if (rank->index == 1) {
-        doomed(rank, engine);
-    } else {
-        outlive(rank, engine);
-        engine_destroy(engine);
-    }
 }
 
 static void test_peers_that_die_at_any_point_take_nothing_with_them(void **state)
 {
     (void)state;
+    static const struct scene_plan plan = {.parts = {outlive, doomed}};
     for (uint32_t point = 0; point < DEATHS; point++) {
-        struct ranks *ranks = ranks_create(2, sizeof(struct shared));
+        struct ranks *ranks = scene_create(&plan, sizeof(struct shared));
         ((struct shared *)ranks_shared(ranks))->point = point;
-        ranks_start(ranks, run_death, NULL, LONG_MS);
+        scene_start(ranks, &plan);
         ranks_await_mark(ranks, 0, 2);
         ranks_await_mark(ranks, 1, 2);
         ranks_signal(ranks, 1, SIGKILL);
@@ -244,13 +189,13 @@ static void stand_still(const struct rank *rank, struct engine *engine)
 {
     const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = ENGINE_TIMEOUT_NS};
     convoy_transfer loaded = 0;
-    (void)connect_to(rank, engine, 0);
+    (void)scene_connect(rank, engine, 0);
     rank_mark(rank, 2); /* stopped by the parent about now, and woken when rank 0 has given up */
     rank_await_mark(rank, 0, 3);
     EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
     engine_look(engine, loaded);
     EXPECT(engine_is_filled(engine->views[0].data, BYTES, 6));
-    release(engine, loaded);
+    engine_release(engine, loaded);
     rank_mark(rank, 4);
     rank_await_mark(rank, 0, 5);
 }
@@ -259,51 +204,37 @@ static void give_up(const struct rank *rank, struct engine *engine)
 {
     static uint8_t data[BYTES];
     const uint64_t bytes = BYTES;
-    convoy_peer peer = connect_to(rank, engine, 1);
+    convoy_peer peer = scene_connect(rank, engine, 1);
     engine_fill(data, BYTES, 6);
     rank_mark(rank, 2);
-    EXPECT(ranks_futex_wait(&((struct shared *)rank->shared)->is_standing, 0, LONG_MS));
+    rank_await_parent(rank, 1); /* it has stopped rank 1 */
     const struct convoy_tensor_source tensor = engine_tensor(data, &bytes);
     const struct convoy_stage stage = engine_stage("late", &tensor, 1);
     const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = 200000000};
     convoy_transfer sent = 0;
     EXPECT_STATUS(engine->table->send(engine->handle, &stage, &send, &sent, &engine->error), CONVOY_TIMED_OUT,
                   &engine->error);
-    release(engine, sent);
+    engine_release(engine, sent);
     EXPECT_EQUAL(engine_figures(engine).quarantined, BYTES); /* it may still read: nobody else gets the memory */
     convoy_transfer next = send_data(engine, peer, "in time", data, &bytes);
     rank_mark(rank, 3);
     engine_wait(engine, next, CONVOY_OK, NULL);
-    release(engine, next);
+    engine_release(engine, next);
     rank_await_mark(rank, 1, 4);
     engine_await_empty(engine);
     rank_mark(rank, 5);
 }
 
-static void run_stop(const struct rank *rank, void *argument)
-{
-    struct engine *engine = open_engine(rank);
-    (void)argument;
-    if (rank->index == 1) {
-        stand_still(rank, engine);
-    } else {
-        give_up(rank, engine);
-    }
-    engine_destroy(engine);
-}
-
 static void test_peers_that_stand_still_are_given_up_in_time_and_their_memory_held(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    struct shared *shared = ranks_shared(ranks);
-    ranks_start(ranks, run_stop, NULL, LONG_MS);
+    static const struct scene_plan plan = {.parts = {give_up, stand_still}};
+    struct ranks *ranks = scene_create(&plan, sizeof(struct shared));
+    scene_start(ranks, &plan);
     ranks_await_mark(ranks, 1, 2);
     ranks_await_mark(ranks, 0, 2);
-    ranks_signal(ranks, 1, SIGSTOP);
-    ranks_await_stop(ranks, 1);
-    __atomic_store_n(&shared->is_standing, 1, __ATOMIC_RELEASE);
-    ranks_futex_wake(&shared->is_standing);
+    ranks_stop(ranks, 1);
+    ranks_mark(ranks, 1);
     ranks_await_mark(ranks, 0, 3);
     ranks_signal(ranks, 1, SIGCONT);
     ranks_finish(ranks);
@@ -318,7 +249,7 @@ static void crowd_send(const struct rank *rank, struct engine *engine)
 {
     static uint8_t data[BYTES];
     const uint64_t bytes = BYTES;
-    convoy_peer peer = connect_to(rank, engine, 0);
+    convoy_peer peer = scene_connect(rank, engine, 0);
     engine_fill(data, BYTES, rank->index);
     for (uint32_t i = 0; i < CROWD_REQUESTS;) {
         char request[32];
@@ -327,14 +258,15 @@ static void crowd_send(const struct rank *rank, struct engine *engine)
         struct convoy_transfer_result result = {.struct_size = sizeof result};
         int32_t status = engine->table->transfer_wait(engine->handle, sent, ENGINE_TIMEOUT_NS, &result, &engine->error);
         EXPECT(status == CONVOY_OK || (status == CONVOY_POOL_EXHAUSTED && result.retry_after_ms != 0));
-        release(engine, sent);
+        engine_release(engine, sent);
         i += status == CONVOY_OK;
     }
     engine_await_empty(engine);
+    rank_barrier(rank);
 }
 
 /* Holds as many as fit, and one more. */
-static void crowd_receive(struct engine *engine)
+static void crowd_receive(const struct rank *rank, struct engine *engine)
 {
     const struct convoy_load load = {
         .struct_size = sizeof load, .mode = CONVOY_LOAD_COPY, .timeout_ns = ENGINE_TIMEOUT_NS};
@@ -343,7 +275,7 @@ static void crowd_receive(struct engine *engine)
     for (uint32_t done = 0; done < (CROWD - 1) * CROWD_REQUESTS;) {
         convoy_transfer *place = &held[(done + refused) % 3];
         if (*place != 0) {
-            release(engine, *place);
+            engine_release(engine, *place);
         }
         *place = 0;
         int32_t status = engine->table->accept(engine->handle, &load, place, &engine->error);
@@ -358,35 +290,20 @@ static void crowd_receive(struct engine *engine)
     EXPECT(refused != 0);
     for (uint32_t i = 0; i < 3; i++) {
         if (held[i] != 0) {
-            release(engine, held[i]);
+            engine_release(engine, held[i]);
         }
     }
-}
-
-static void run_crowd(const struct rank *rank, void *argument)
-{
-    struct shared *shared = rank->shared;
-    const struct convoy_transfer_options options = {
-        .struct_size = sizeof options, .pool_bytes = 2 * BYTES, .pool_block_bytes = 4096};
-    struct engine *engine = engine_create(&options);
-    (void)argument;
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
-    rank_mark(rank, 1);
-    if (rank->index == 0) {
-        crowd_receive(engine);
-    } else {
-        crowd_send(rank, engine);
-    }
     rank_barrier(rank);
-    engine_destroy(engine);
 }
 
 static void test_peers_in_a_crowd_are_served_or_refused_but_never_hang(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(CROWD, sizeof(struct shared));
-    ranks_start(ranks, run_crowd, NULL, LONG_MS);
-    ranks_finish(ranks);
+    static const struct convoy_transfer_options options = {
+        .struct_size = sizeof options, .pool_bytes = 2 * BYTES, .pool_block_bytes = 4096};
+    static const struct scene_plan plan = {.parts = {crowd_receive, crowd_send, crowd_send, crowd_send},
+                                           .options = &options};
+    scene_play(&plan, sizeof(struct shared));
 }
 
 /* -- smg-project/smg issue 2382, sgl-project/sglang PR 36029: receivers come back at the same port; senders go on without a
@@ -401,13 +318,13 @@ static void live_once(const struct rank *rank, uint32_t life)
     char address[CONVOY_SESSION_BYTES + 8] = "";
     convoy_transfer loaded = 0;
     if (life != 0) { /* where the one before was */
-        (void)snprintf(address, sizeof address, "tcp://%s", shared->sessions[1]);
+        (void)snprintf(address, sizeof address, "tcp://%s", shared->sessions.of[1]);
         *strrchr(address, '+') = '\0';
         options.address = address;
         options.address_length = strlen(address);
     }
     struct engine *engine = engine_create(&options);
-    memcpy(shared->sessions[1], engine->info.session, CONVOY_SESSION_BYTES);
+    memcpy(shared->sessions.of[1], engine->info.session, CONVOY_SESSION_BYTES);
     rank_mark(rank, 2 * life + 1);
     EXPECT_OK(engine->table->accept(engine->handle, &load, &loaded, &engine->error), &engine->error);
     rank_await_mark(rank, 0, 2 * life + 2);
@@ -442,11 +359,11 @@ static void run_lives(const struct rank *rank, void *argument)
             EXPECT_STATUS(engine->table->peer_connect(engine->handle, before, strlen(before), 0, &peer, &engine->error),
                           CONVOY_STALE_EPOCH, &engine->error);
         }
-        memcpy(before, shared->sessions[1], sizeof before);
+        memcpy(before, shared->sessions.of[1], sizeof before);
         peer = engine_connect(engine, before);
         convoy_transfer sent = send_data(engine, peer, "again", data, &bytes);
         engine_wait(engine, sent, CONVOY_OK, NULL);
-        release(engine, sent);
+        engine_release(engine, sent);
         rank_mark(rank, 2 * life + 2);
         engine_await_empty(engine); /* it is killed while it holds the view */
     }
@@ -458,7 +375,7 @@ static void test_peers_that_come_back_at_their_port_are_connected_again_at_once(
 {
     (void)state;
     struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_lives, NULL, LONG_MS);
+    ranks_start(ranks, run_lives, NULL, SCENE_TIMEOUT_MS);
     ranks_finish(ranks);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses instead of requests: what counts as written, many pieces in one call, and what a peer may still read. */
 #include "tests/integration/reports_transfer.h"
-#include "tests/lib/ranks.h"
+#include "tests/lib/scene.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -268,32 +268,27 @@ static void test_transfer_raw_large_registered_pieces_go_in_rounds(void **state)
 /* -- what a peer may still read -- */
 
 struct stopped {
-    char session[CONVOY_SESSION_BYTES];
+    struct scene_sessions sessions;
     uint64_t target;
-    uint32_t is_stopped;
 };
 
-static void serve(const struct rank *rank)
+static void serve(const struct rank *rank, struct engine *engine)
 {
     static uint8_t target[BYTES];
     struct stopped *shared = rank->shared;
-    struct engine *engine = engine_create(NULL);
     CALL_OK(engine, memory_register, target, BYTES);
-    memcpy(shared->session, engine->info.session, sizeof shared->session);
     shared->target = (uint64_t)(uintptr_t)target;
-    rank_mark(rank, 1);
+    rank_mark(rank, 2);
     rank_await_mark(rank, 0, 5);
-    engine_destroy(engine);
 }
 
 /* Two orders to one that stands still: what they read is held, also beyond the end of the connection, until it answers. */
-static void order_of_stopped(const struct rank *rank)
+static void order_of_stopped(const struct rank *rank, struct engine *engine)
 {
     static uint8_t memory[BYTES];
     const struct stopped *shared = rank->shared;
-    struct engine *engine = engine_create(NULL);
-    rank_await_mark(rank, 1, 1);
-    convoy_peer peer = engine_connect(engine, shared->session);
+    convoy_peer peer = scene_connect(rank, engine, 1);
+    rank_await_mark(rank, 1, 2);
     CALL_OK(engine, memory_register, memory, BYTES);
     struct convoy_raw_piece pieces[2] = {{.source = memory, .target = shared->target, .bytes = 1000},
                                          {.source = memory + 2000, .target = shared->target + 2000, .bytes = BYTES - 2000}};
@@ -305,9 +300,7 @@ static void order_of_stopped(const struct rank *rank)
     CALL_OK(engine, transfer_sync, &raw, ENGINE_TIMEOUT_NS);
     EXPECT_EQUAL(engine_figures(engine).taken, 0);
     rank_mark(rank, 3); /* the parent stops rank 1 now */
-    while (__atomic_load_n(&shared->is_stopped, __ATOMIC_ACQUIRE) == 0) {
-        (void)poll(NULL, 0, 1);
-    }
+    rank_await_parent(rank, 1);
     CALL_STATUS(engine, CONVOY_TIMED_OUT, transfer_sync, &raw, SHORT_NS);
     EXPECT(engine_figures(engine).quarantined >= BYTES - 1000);
     CALL_STATUS(engine, CONVOY_TIMED_OUT, transfer_sync, &raw, SHORT_NS);
@@ -317,29 +310,18 @@ static void order_of_stopped(const struct rank *rank)
     rank_mark(rank, 4); /* and lets it go on, or kills it */
     engine_await_empty(engine);
     rank_mark(rank, 5);
-    engine_destroy(engine);
-}
-
-static void run_stopped(const struct rank *rank, void *argument)
-{
-    (void)argument;
-    if (rank->index == 0) {
-        order_of_stopped(rank);
-    } else {
-        serve(rank);
-    }
 }
 
 static void test_transfer_raw_block_of_a_stopped_peer_is_held_until_it_answers_or_dies(void **state)
 {
     (void)state;
+    static const struct scene_plan plan = {.parts = {order_of_stopped, serve}};
     for (uint32_t is_killed = 0; is_killed < 2; is_killed++) {
-        struct ranks *ranks = ranks_create(2, sizeof(struct stopped));
-        ranks_start(ranks, run_stopped, NULL, 0);
+        struct ranks *ranks = scene_create(&plan, sizeof(struct stopped));
+        scene_start(ranks, &plan);
         ranks_await_mark(ranks, 0, 3);
-        ranks_signal(ranks, 1, SIGSTOP);
-        ranks_await_stop(ranks, 1);
-        __atomic_store_n(&((struct stopped *)ranks_shared(ranks))->is_stopped, 1, __ATOMIC_RELEASE);
+        ranks_stop(ranks, 1);
+        ranks_mark(ranks, 1);
         ranks_await_mark(ranks, 0, 4);
         ranks_signal(ranks, 1, is_killed != 0 ? SIGKILL : SIGCONT);
         ranks_finish(ranks);
@@ -369,8 +351,9 @@ static void test_transfer_raw_engine_that_closes_gives_back_what_it_has_not_take
         struct two *two = two_open();
         pthread_t thread;
         EXPECT(pthread_create(&thread, NULL, offer_on, two) == 0);
-        while (engine_counter(two->receiver, "offers") < 10) {
-            (void)poll(NULL, 0, 0);
+        const uint64_t end = await_end();
+        while (engine_counter(two->receiver, "offers") < 10) { /* yields to nobody, so that it closes amid the offers */
+            EXPECT(convoy_now_ns() < end);
         }
         engine_destroy(two->receiver);
         EXPECT(pthread_join(thread, NULL) == 0);

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools that are resized while transfers live, peers hold views, connect or use the other path. */
 #include "tests/integration/two_engines.h"
+#include "tests/lib/await.h"
 #include "tests/lib/mappings.h"
 
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define OLD_MAX 7u
-#define WAIT_S 20
 #define THREADS 2u
 #define RESIZES 40u
 /* Two engines: pool and notes of each, mapped by both, and their ring, twice. */
@@ -37,20 +35,11 @@ static uint64_t generation_of(struct engine *engine)
     return engine->info.pool_generation;
 }
 
-static bool is_late(const struct timespec *start)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec - start->tv_sec > WAIT_S;
-}
-
 /* Old memory is returned by progress threads: soon. */
 static void await_mappings(uint32_t count, uint32_t files)
 {
-    struct timespec start;
-    (void)clock_gettime(CLOCK_MONOTONIC, &start);
-    while ((mappings_count() != count || mappings_files() != files) && !is_late(&start)) {
-        (void)usleep(1000);
+    const uint64_t end = await_end();
+    while ((mappings_count() != count || mappings_files() != files) && await_again(end)) {
     }
     EXPECT_EQUAL(mappings_count(), count);
     EXPECT_EQUAL(mappings_files(), files);

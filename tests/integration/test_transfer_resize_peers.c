@@ -1,69 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resizes between processes: peers that stand still, die, come and go meanwhile, and an owner that dies. */
+#include "tests/lib/await.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/mappings.h"
-#include "tests/lib/ranks.h"
+#include "tests/lib/scene.h"
 
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #define BYTES (256u << 10)
 #define MIB (UINT64_C(1) << 20)
-#define LONG_MS 60000u
 #define SHORT_NS 200000000ull
 #define CALL_NS 5000000000ull /* far more than a call takes that waits for nobody */
 #define VISITS 40u
-#define WAIT_S 20
 #define OWN 2u      /* mappings of an engine of its own: pool and notes, */
 #define OF_PEER 3u  /* and of each peer: the same, and the ring */
 
-struct shared {
-    char sessions[3][CONVOY_SESSION_BYTES];
-    _Atomic uint32_t flag;
-};
-
-static uint8_t data[BYTES];
+static uint8_t data[BYTES]; /* filled before the ranks are started */
 static const uint64_t data_bytes = BYTES;
-
-static struct engine *open_engine(const struct rank *rank)
-{
-    struct shared *shared = rank->shared;
-    struct engine *engine = engine_create(NULL);
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
-    engine_fill(data, BYTES, 3);
-    rank_mark(rank, 1);
-    return engine;
-}
-
-static convoy_peer connect_to(const struct rank *rank, struct engine *engine, uint32_t other)
-{
-    const struct shared *shared = rank->shared;
-    rank_await_mark(rank, other, 1);
-    return engine_connect(engine, shared->sessions[other]);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void resize(struct engine *engine, uint64_t bytes)
 {
-    uint64_t start = now_ns();
+    uint64_t start = convoy_now_ns();
     EXPECT_OK(engine->table->pool_resize(engine->handle, bytes, &engine->error), &engine->error);
-    EXPECT(now_ns() - start < CALL_NS);
+    EXPECT(convoy_now_ns() - start < CALL_NS);
 }
 
 static convoy_transfer send_start(struct engine *engine, convoy_peer peer, uint64_t timeout_ns)
@@ -76,16 +43,11 @@ static convoy_transfer send_start(struct engine *engine, convoy_peer peer, uint6
     return sent;
 }
 
-static void release(struct engine *engine, convoy_transfer transfer)
-{
-    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
-}
-
 static void send_and_expect(struct engine *engine, convoy_peer peer, uint64_t timeout_ns, int32_t status)
 {
     convoy_transfer sent = send_start(engine, peer, timeout_ns);
     engine_wait(engine, sent, status, NULL);
-    release(engine, sent);
+    engine_release(engine, sent);
 }
 
 static convoy_transfer accept_one(struct engine *engine)
@@ -101,11 +63,9 @@ static convoy_transfer accept_one(struct engine *engine)
 /* Nothing of an earlier generation is left here, and of shared memory only so many mappings. */
 static void await_returned(struct engine *engine, uint32_t mapped)
 {
-    uint64_t start = now_ns();
-    bool is_late = false;
-    while ((engine_figures(engine).old_generations != 0 || mappings_count() != mapped || mappings_files() != 2) && !is_late) {
-        (void)usleep(1000);
-        is_late = now_ns() - start > WAIT_S * 1000000000ull;
+    const uint64_t end = await_end();
+    while ((engine_figures(engine).old_generations != 0 || mappings_count() != mapped || mappings_files() != 2) &&
+           await_again(end)) {
     }
     EXPECT_EQUAL(engine_figures(engine).old_generations, 0);
     EXPECT_EQUAL(mappings_count(), mapped);
@@ -114,17 +74,13 @@ static void await_returned(struct engine *engine, uint32_t mapped)
 
 /* -- a peer that stands still: the engine goes on, and so does the peer once it runs again -- */
 
-static void stop_resizer(const struct rank *rank)
+static void resize_beside_stopped(const struct rank *rank, struct engine *engine)
 {
-    struct shared *shared = rank->shared;
-    struct engine *engine = open_engine(rank);
-    convoy_peer still = connect_to(rank, engine, 1);
-    convoy_peer live = connect_to(rank, engine, 2);
+    convoy_peer still = scene_connect(rank, engine, 1);
+    convoy_peer live = scene_connect(rank, engine, 2);
     send_and_expect(engine, still, ENGINE_TIMEOUT_NS, CONVOY_OK);
     rank_mark(rank, 2);
-    while (atomic_load(&shared->flag) == 0) { /* the parent says that rank 1 has stopped */
-        (void)usleep(1000);
-    }
+    rank_await_parent(rank, 1); /* rank 1 has stopped */
     for (uint32_t i = 0; i < 4; i++) {
         resize(engine, (2 + i) * MIB);
         send_and_expect(engine, live, ENGINE_TIMEOUT_NS, CONVOY_OK);
@@ -135,51 +91,36 @@ static void stop_resizer(const struct rank *rank)
     resize(engine, MIB);
     send_and_expect(engine, still, ENGINE_TIMEOUT_NS, CONVOY_OK);
     await_returned(engine, OWN + 2 * OF_PEER);
-    atomic_store(&shared->flag, 2);
+    rank_mark(rank, 4);
     rank_barrier(rank);
-    engine_destroy(engine);
 }
 
 /* Whatever comes, also what was offered in vain while this one stood still. */
-static void stop_receiver(const struct rank *rank)
+static void accept_until_told(const struct rank *rank, struct engine *engine)
 {
-    const struct shared *shared = rank->shared;
     const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = SHORT_NS};
-    struct engine *engine = open_engine(rank);
-    while (atomic_load(&shared->flag) != 2) {
+    while (!rank_has_marked(rank, 0, 4)) {
         convoy_transfer loaded = 0;
         int32_t status = engine->table->accept(engine->handle, &load, &loaded, &engine->error);
         if (status == CONVOY_OK) {
             engine_look(engine, loaded);
             EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
         }
-        release(engine, loaded);
+        engine_release(engine, loaded);
     }
     await_returned(engine, OWN + OF_PEER); /* each generation was given up here when it ended there */
     rank_barrier(rank);
-    engine_destroy(engine);
-}
-
-static void run_stop(const struct rank *rank, void *argument)
-{
-    (void)argument;
-    if (rank->index == 0) {
-        stop_resizer(rank);
-    } else {
-        stop_receiver(rank);
-    }
 }
 
 static void test_resize_does_not_wait_for_a_peer_that_stands_still(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(3, sizeof(struct shared));
-    struct shared *shared = ranks_shared(ranks);
-    ranks_start(ranks, run_stop, NULL, LONG_MS);
+    static const struct scene_plan plan = {.parts = {resize_beside_stopped, accept_until_told, accept_until_told}};
+    struct ranks *ranks = scene_create(&plan, sizeof(struct scene_sessions));
+    scene_start(ranks, &plan);
     ranks_await_mark(ranks, 0, 2);
-    ranks_signal(ranks, 1, SIGSTOP);
-    ranks_await_stop(ranks, 1);
-    atomic_store(&shared->flag, 1);
+    ranks_stop(ranks, 1);
+    ranks_mark(ranks, 1);
     ranks_await_mark(ranks, 0, 3);
     ranks_signal(ranks, 1, SIGCONT);
     ranks_finish(ranks);
@@ -187,10 +128,9 @@ static void test_resize_does_not_wait_for_a_peer_that_stands_still(void **state)
 
 /* -- a peer that is killed while generations are handed to it, with views of old ones in its hands -- */
 
-static void kill_resizer(const struct rank *rank)
+static void resize_until_it_dies(const struct rank *rank, struct engine *engine)
 {
-    struct engine *engine = open_engine(rank);
-    convoy_peer peer = connect_to(rank, engine, 1);
+    convoy_peer peer = scene_connect(rank, engine, 1);
     struct convoy_peer_info info = {.struct_size = sizeof info};
     for (uint32_t i = 0; i < 3; i++) {
         send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
@@ -205,17 +145,11 @@ static void kill_resizer(const struct rank *rank)
     }
     await_returned(engine, OWN);
     engine_await_empty(engine);
-    engine_destroy(engine);
 }
 
-static void run_kill(const struct rank *rank, void *argument)
+static void hold_all(const struct rank *rank, struct engine *engine)
 {
-    (void)argument;
-    if (rank->index == 0) {
-        kill_resizer(rank);
-        return;
-    }
-    struct engine *engine = open_engine(rank);
+    (void)rank;
     for (;;) { /* never released */
         (void)accept_one(engine);
     }
@@ -224,9 +158,10 @@ static void run_kill(const struct rank *rank, void *argument)
 static void test_resize_amid_the_death_of_a_peer_returns_all_it_held(void **state)
 {
     (void)state;
+    static const struct scene_plan plan = {.parts = {resize_until_it_dies, hold_all}};
     for (uint32_t i = 0; i < 5; i++) {
-        struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-        ranks_start(ranks, run_kill, NULL, LONG_MS);
+        struct ranks *ranks = scene_create(&plan, sizeof(struct scene_sessions));
+        scene_start(ranks, &plan);
         ranks_await_mark(ranks, 0, 2);
         ranks_signal(ranks, 1, SIGKILL);
         ranks_finish(ranks);
@@ -235,48 +170,44 @@ static void test_resize_amid_the_death_of_a_peer_returns_all_it_held(void **stat
 
 /* -- an owner that is killed: what it has lent stays -- */
 
-static void run_owner(const struct rank *rank, void *argument)
+static void lend_and_resize_on(const struct rank *rank, struct engine *engine)
 {
-    (void)argument;
-    struct engine *engine = open_engine(rank);
-    if (rank->index == 0) {
-        convoy_peer peer = connect_to(rank, engine, 1);
-        send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
-        resize(engine, 2 * MIB);
-        send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
-        rank_mark(rank, 2);
-        for (;;) {
-            (void)engine->table->pool_resize(engine->handle, MIB, &engine->error);
-        }
+    convoy_peer peer = scene_connect(rank, engine, 1);
+    send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
+    resize(engine, 2 * MIB);
+    send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
+    rank_mark(rank, 2);
+    for (;;) {
+        (void)engine->table->pool_resize(engine->handle, MIB, &engine->error);
     }
-    const struct shared *shared = rank->shared;
+}
+
+static void outlive_owner(const struct rank *rank, struct engine *engine)
+{
     convoy_transfer old = accept_one(engine);
     convoy_transfer next = accept_one(engine);
     rank_mark(rank, 2);
-    while (atomic_load(&shared->flag) == 0) {
-        (void)usleep(1000);
-    }
+    rank_await_parent(rank, 1); /* it is dead */
     engine_look(engine, old);
     EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
-    release(engine, old);
+    engine_release(engine, old);
     engine_look(engine, next);
     EXPECT(engine_is_filled(engine->views[0].data, BYTES, 3));
-    release(engine, next);
+    engine_release(engine, next);
     await_returned(engine, OWN);
-    engine_destroy(engine);
 }
 
 static void test_resize_views_of_every_generation_outlive_their_owner(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    struct shared *shared = ranks_shared(ranks);
-    ranks_start(ranks, run_owner, NULL, LONG_MS);
+    static const struct scene_plan plan = {.parts = {lend_and_resize_on, outlive_owner}};
+    struct ranks *ranks = scene_create(&plan, sizeof(struct scene_sessions));
+    scene_start(ranks, &plan);
     ranks_await_mark(ranks, 0, 2);
     ranks_await_mark(ranks, 1, 2);
     ranks_signal(ranks, 0, SIGKILL);
     ranks_await_exit(ranks, 0);
-    atomic_store(&shared->flag, 1);
+    ranks_mark(ranks, 1);
     ranks_finish(ranks);
 }
 
@@ -284,7 +215,7 @@ static void test_resize_views_of_every_generation_outlive_their_owner(void **sta
 
 static void visit(const struct rank *rank, struct engine *engine, uint32_t number)
 {
-    convoy_peer peer = connect_to(rank, engine, 0);
+    convoy_peer peer = scene_connect(rank, engine, 0);
     send_and_expect(engine, peer, ENGINE_TIMEOUT_NS, CONVOY_OK);
     if (number % 3 == 0) {
         resize(engine, (1 + number % 4) * MIB);
@@ -293,43 +224,40 @@ static void visit(const struct rank *rank, struct engine *engine, uint32_t numbe
     EXPECT_OK(engine->table->peer_disconnect(engine->handle, peer, &engine->error), &engine->error);
 }
 
-static void run_visits(const struct rank *rank, void *argument)
+static void come_and_go(const struct rank *rank, struct engine *engine)
 {
-    struct shared *shared = rank->shared;
-    struct engine *engine = open_engine(rank);
-    (void)argument;
-    if (rank->index == 1) {
-        for (uint32_t i = 0; i < VISITS; i++) {
-            visit(rank, engine, i);
-        }
-        atomic_store(&shared->flag, 1);
-        await_returned(engine, OWN);
-    } else {
-        const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = SHORT_NS};
-        uint32_t loads = 0;
-        for (uint32_t i = 0; atomic_load(&shared->flag) == 0; i++) {
-            convoy_transfer loaded = 0;
-            resize(engine, (1 + i % 5) * MIB);
-            int32_t status = engine->table->accept(engine->handle, &load, &loaded, &engine->error);
-            EXPECT(status == CONVOY_OK || status == CONVOY_TIMED_OUT);
-            loads += status == CONVOY_OK;
-            if (loaded != 0) {
-                release(engine, loaded);
-            }
-        }
-        EXPECT(loads >= VISITS);
-        await_returned(engine, OWN);
+    for (uint32_t i = 0; i < VISITS; i++) {
+        visit(rank, engine, i);
     }
+    rank_mark(rank, 2);
+    await_returned(engine, OWN);
     rank_barrier(rank);
-    engine_destroy(engine);
+}
+
+static void receive_and_resize(const struct rank *rank, struct engine *engine)
+{
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = SHORT_NS};
+    uint32_t loads = 0;
+    for (uint32_t i = 0; !rank_has_marked(rank, 1, 2); i++) {
+        convoy_transfer loaded = 0;
+        resize(engine, (1 + i % 5) * MIB);
+        int32_t status = engine->table->accept(engine->handle, &load, &loaded, &engine->error);
+        EXPECT(status == CONVOY_OK || status == CONVOY_TIMED_OUT);
+        loads += status == CONVOY_OK;
+        if (loaded != 0) {
+            engine_release(engine, loaded);
+        }
+    }
+    EXPECT(loads >= VISITS);
+    await_returned(engine, OWN);
+    rank_barrier(rank);
 }
 
 static void test_resize_while_peers_connect_loses_no_transfer(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_visits, NULL, LONG_MS);
-    ranks_finish(ranks);
+    static const struct scene_plan plan = {.parts = {receive_and_resize, come_and_go}};
+    scene_play(&plan, sizeof(struct scene_sessions));
 }
 
 int main(void)
@@ -340,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_resize_views_of_every_generation_outlive_their_owner),
         cmocka_unit_test(test_resize_while_peers_connect_loses_no_transfer),
     };
+    engine_fill(data, BYTES, 3);
     engine_filter_tests();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  * phases are those of the timeline and of the results that the host gets. */
 #include "tests/integration/reports_transfer.h"
 #include "tests/lib/exposition.h"
-#include "tests/lib/ranks.h"
+#include "tests/lib/scene.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -238,9 +238,7 @@ static void move_bytes(struct two *two, const uint8_t *memory, const uint64_t *b
     engine_wait(two->sender, sent, CONVOY_OK, NULL);
     release(two->receiver, loaded);
     engine_await_empty(two->receiver);
-    while (engine_figures(two->sender).reader_count != 0) { /* until it is back, so that the result has all its times */
-        (void)poll(NULL, 0, 0);
-    }
+    AWAIT(engine_figures(two->sender).reader_count == 0); /* it is back, so that the result has all its times */
     check_result(two->sender, sent, request, "send");
     release(two->sender, sent);
 }
@@ -369,28 +367,18 @@ static void test_transfer_stats_show_what_is_held_and_what_waits(void **state)
 
 #define MESSAGES_MAX 200000u
 
-struct shared {
-    char session[CONVOY_SESSION_BYTES];
-    uint32_t is_standing; /* futex: the parent has stopped rank 0 */
-};
+static void stand_still(const struct rank *rank, struct engine *engine)
+{
+    (void)engine;
+    rank_await_mark(rank, 1, 3);
+}
 
 /* More than the ring and what may wait behind it hold are dropped, counted, and those that wait are seen. */
-static void talk_to_one_that_stands(const struct rank *rank, void *argument)
+static void talk_to_one_that_stands(const struct rank *rank, struct engine *engine)
 {
-    struct shared *shared = rank->shared;
-    struct engine *engine = engine_create(NULL);
-    (void)argument;
-    if (rank->index == 0) {
-        memcpy(shared->session, engine->info.session, sizeof shared->session);
-        rank_mark(rank, 1);
-        rank_await_mark(rank, 1, 3);
-        engine_destroy(engine);
-        return;
-    }
-    rank_await_mark(rank, 0, 1);
-    convoy_peer peer = engine_connect(engine, shared->session);
-    rank_mark(rank, 1);
-    EXPECT(ranks_futex_wait(&shared->is_standing, 0, RANKS_TIMEOUT_MS));
+    convoy_peer peer = scene_connect(rank, engine, 0);
+    rank_mark(rank, 2);
+    rank_await_parent(rank, 1); /* it has stopped rank 0 */
     const struct convoy_transfer_query query = {
         .struct_size = sizeof query, .request = "x", .request_length = 1, .peer = peer};
     uint32_t asked = 0;
@@ -408,20 +396,17 @@ static void talk_to_one_that_stands(const struct rank *rank, void *argument)
     EXPECT(dropped + waiting < asked && dropped + waiting > asked / 2.0); /* the rest lies in the ring */
     exposition_free(page);
     rank_mark(rank, 3);
-    engine_destroy(engine);
 }
 
 static void test_transfer_stats_count_messages_that_are_dropped(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    struct shared *shared = ranks_shared(ranks);
-    ranks_start(ranks, talk_to_one_that_stands, NULL, 0);
-    ranks_await_mark(ranks, 1, 1);
-    ranks_signal(ranks, 0, SIGSTOP);
-    ranks_await_stop(ranks, 0);
-    __atomic_store_n(&shared->is_standing, 1, __ATOMIC_RELEASE);
-    ranks_futex_wake(&shared->is_standing);
+    static const struct scene_plan plan = {.parts = {stand_still, talk_to_one_that_stands}};
+    struct ranks *ranks = scene_create(&plan, sizeof(struct scene_sessions));
+    scene_start(ranks, &plan);
+    ranks_await_mark(ranks, 1, 2);
+    ranks_stop(ranks, 0);
+    ranks_mark(ranks, 1);
     ranks_await_mark(ranks, 1, 3);
     ranks_signal(ranks, 0, SIGCONT);
     ranks_finish(ranks);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nobody sleeps on while what it waits for is there: waits that begin just when the engine's own thread is woken. */
 #include "tests/integration/reports_transfer.h"
-#include "tests/lib/ranks.h"
 #include "tests/lib/scale.h"
+#include "tests/lib/scene.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -17,30 +16,20 @@
 #define LONGEST_NS 700000000ull /* who is not woken looks again after a second; this takes some ten milliseconds */
 #define TEST_MS 60000u
 
-struct shared {
-    char sessions[2][CONVOY_SESSION_BYTES];
-};
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void wait_shortly(struct engine *engine, convoy_transfer transfer)
 {
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = convoy_now_ns();
     engine_wait(engine, transfer, CONVOY_OK, NULL);
-    EXPECT(now_ns() - start_ns < LONGEST_NS);
+    EXPECT(convoy_now_ns() - start_ns < LONGEST_NS);
     CALL_OK(engine, release, transfer);
 }
 
 /* Every second byte of the memory: a copy that takes its time, on the thread that waits, so that the engine's own thread
  * takes the messages meanwhile. The receiver follows it and is done some microseconds after it, which is when the sender
  * begins to sleep and the engine's thread hears that it need not. */
-static void send_rounds(struct engine *engine, convoy_peer peer, const uint8_t *memory)
+static void send_rounds(const struct rank *rank, struct engine *engine)
 {
+    static uint8_t memory[2 * ITEMS];
     static struct convoy_tensor_source tensors[TENSORS];
     static char names[TENSORS][16];
     static const uint64_t shape = ITEMS;
@@ -53,47 +42,31 @@ static void send_rounds(struct engine *engine, convoy_peer peer, const uint8_t *
         tensors[i].strides = &stride;
     }
     const struct convoy_stage stage = engine_stage("slow", tensors, TENSORS);
-    const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = ENGINE_TIMEOUT_NS};
+    const struct convoy_send send = {
+        .struct_size = sizeof send, .peer = scene_connect(rank, engine, 1), .timeout_ns = ENGINE_TIMEOUT_NS};
     for (uint32_t round = 0; round < test_scaled(ROUNDS, 5 * ROUNDS); round++) {
         convoy_transfer sent = 0;
         CALL_OK(engine, send_start, &stage, &send, &sent);
         wait_shortly(engine, sent);
     }
+    rank_barrier(rank);
 }
 
-static void receive_rounds(struct engine *engine)
+static void receive_rounds(const struct rank *rank, struct engine *engine)
 {
     for (uint32_t round = 0; round < test_scaled(ROUNDS, 5 * ROUNDS); round++) {
         convoy_transfer loaded = accept_by(engine, "slow", 0, CONVOY_LOAD_COPY, ENGINE_TIMEOUT_NS);
         wait_shortly(engine, loaded);
     }
-}
-
-static void run_rounds(const struct rank *rank, void *argument)
-{
-    struct shared *shared = rank->shared;
-    struct engine *engine = engine_create(NULL);
-    uint8_t *memory = calloc(2, ITEMS);
-    EXPECT(memory != NULL);
-    (void)argument;
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
     rank_barrier(rank);
-    if (rank->index == 0) {
-        send_rounds(engine, engine_connect(engine, shared->sessions[1]), memory);
-    } else {
-        receive_rounds(engine);
-    }
-    rank_barrier(rank);
-    engine_destroy(engine);
-    free(memory);
 }
 
 static void test_transfer_wait_that_begins_while_the_engine_is_woken_ends_at_once(void **state)
 {
     (void)state;
-    struct ranks *ranks = ranks_create(2, sizeof(struct shared));
-    ranks_start(ranks, run_rounds, NULL, test_scaled(TEST_MS, 5 * TEST_MS));
-    ranks_finish(ranks);
+    const struct scene_plan plan = {.parts = {send_rounds, receive_rounds},
+                                    .timeout_ms = test_scaled(TEST_MS, 5 * TEST_MS)};
+    scene_play(&plan, sizeof(struct scene_sessions));
 }
 
 int main(void)

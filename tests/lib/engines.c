@@ -1,32 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/engines.h"
 
+#include "tests/lib/await.h"
 #include "tests/lib/expect.h"
 
 #include <jansson.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #define POOL_BYTES (64u << 20)
 #define TEXT_BYTES (1u << 20)
-#define AWAIT_NS 10000000000ull
 
 const char *engine_settings;
 convoy_log_fn engine_log;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void engine_filter_tests(void)
 {
@@ -138,6 +129,11 @@ void engine_wait(struct engine *engine, convoy_transfer transfer, int32_t wanted
     }
 }
 
+void engine_release(struct engine *engine, convoy_transfer transfer)
+{
+    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
+}
+
 struct convoy_engine_figures engine_figures(struct engine *engine)
 {
     struct convoy_engine_figures figures = {.struct_size = sizeof figures};
@@ -147,11 +143,7 @@ struct convoy_engine_figures engine_figures(struct engine *engine)
 
 void engine_await_empty(struct engine *engine)
 {
-    uint64_t end = now_ns() + AWAIT_NS;
-    while (engine_figures(engine).taken != 0) {
-        EXPECT(now_ns() < end);
-        (void)poll(NULL, 0, 1);
-    }
+    AWAIT(engine_figures(engine).taken == 0);
 }
 
 static json_t *read_stats(struct engine *engine)

@@ -56,6 +56,9 @@ void engine_look(struct engine *engine, convoy_transfer transfer);
 /* Waits for its end, which must be this status. */
 void engine_wait(struct engine *engine, convoy_transfer transfer, int32_t wanted, struct convoy_transfer_result *result_out);
 
+/* Which must be OK. */
+void engine_release(struct engine *engine, convoy_transfer transfer);
+
 struct convoy_engine_figures engine_figures(struct engine *engine);
 /* Waits until nothing of the pool is taken. */
 void engine_await_empty(struct engine *engine);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define POOL_BYTES (UINT64_C(256) << 20)
-#define LONG_MS 60000u
 
 static bool has_hosts;
 
@@ -31,20 +30,17 @@ int far_remove_hosts(void **state)
 void far_run(void (*run)(const struct rank *rank, void *argument), void *argument)
 {
     struct ranks *ranks = ranks_create(2, sizeof(struct far_shared));
-    ranks_start(ranks, run, argument, LONG_MS);
+    ranks_start(ranks, run, argument, SCENE_TIMEOUT_MS);
     ranks_finish(ranks);
 }
 
 static struct engine *open_at(const struct rank *rank, struct convoy_transfer_options options)
 {
-    struct far_shared *shared = rank->shared;
     char address[64];
     (void)snprintf(address, sizeof address, "tcp://%s:0", has_hosts ? hosts_address(rank->index) : "127.0.0.1");
     options.address = address;
     options.address_length = strlen(address);
-    struct engine *engine = engine_create(&options);
-    memcpy(shared->sessions[rank->index], engine->info.session, CONVOY_SESSION_BYTES);
-    return engine;
+    return engine_create(&options);
 }
 
 static struct engine *open_with(const struct rank *rank, uint64_t pool_bytes, uint32_t prealloc_count)
@@ -70,7 +66,7 @@ void far_enter(const struct rank *rank)
 struct engine *far_open_with(const struct rank *rank, const struct convoy_transfer_options *options)
 {
     struct engine *engine = open_at(rank, *options);
-    rank_mark(rank, 1);
+    scene_tell(rank, engine);
     return engine;
 }
 
@@ -78,21 +74,21 @@ struct engine *far_open(const struct rank *rank, uint64_t pool_bytes, uint32_t p
 {
     far_enter(rank);
     struct engine *engine = open_with(rank, pool_bytes, prealloc_count);
-    rank_mark(rank, 1);
+    scene_tell(rank, engine);
     return engine;
 }
 
 struct engine *far_open_again(const struct rank *rank, uint64_t pool_bytes)
 {
-    return open_with(rank, pool_bytes, 0);
+    struct engine *engine = open_with(rank, pool_bytes, 0);
+    scene_tell(rank, engine);
+    return engine;
 }
 
 convoy_peer far_connect(const struct rank *rank, struct engine *engine)
 {
-    const struct far_shared *shared = rank->shared;
     struct convoy_peer_info info = {.struct_size = sizeof info};
-    rank_await_mark(rank, 1 - rank->index, 1);
-    convoy_peer peer = engine_connect(engine, shared->sessions[1 - rank->index]);
+    convoy_peer peer = scene_connect(rank, engine, 1 - rank->index);
     EXPECT_OK(engine->table->peer_info(engine->handle, peer, &info, &engine->error), &engine->error);
     EXPECT_EQUAL(info.locality, CONVOY_LOCALITY_REMOTE);
     EXPECT_EQUAL(info.pool_bytes, 0);
@@ -121,7 +117,7 @@ convoy_transfer far_accept(struct engine *engine, uint32_t mode)
 
 void far_release(struct engine *engine, convoy_transfer transfer)
 {
-    EXPECT_OK(engine->table->release(engine->handle, transfer, &engine->error), &engine->error);
+    engine_release(engine, transfer);
 }
 
 void far_await_state(struct engine *engine, convoy_transfer transfer, uint32_t state)
@@ -140,8 +136,6 @@ uint64_t far_number(struct engine *engine, const char *name)
 
 void far_finish(const struct rank *rank, struct engine *engine)
 {
-    rank_barrier(rank);
-    engine_await_empty(engine);
-    rank_barrier(rank);
+    scene_part_ways(rank, engine);
     engine_destroy(engine);
 }

@@ -6,12 +6,11 @@
 #ifndef TESTS_LIB_FAR_HOSTS_H
 #define TESTS_LIB_FAR_HOSTS_H
 
-#include "tests/lib/engines.h"
-#include "tests/lib/ranks.h"
+#include "tests/lib/scene.h"
 
 /* What the ranks share. */
 struct far_shared {
-    char sessions[2][CONVOY_SESSION_BYTES];
+    struct scene_sessions sessions;
     char text[4096];
     uint64_t numbers[8];
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/hosts.h"
 
+#include "tests/lib/await.h"
 #include "tests/lib/expect.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #define WORDS_MAX 20
-#define CARRIER_TRIES 400 /* of 20 ms */
 
 extern char **environ;
 
@@ -74,13 +73,12 @@ static bool run(const char *format, ...)
 /* The kernel announces a carrier up to a second late, and UCX passes over an interface that is not up yet. */
 static bool await_carrier(uint32_t index)
 {
-    for (int i = 0; i < CARRIER_TRIES; i++) {
-        if (run("netns exec %s grep -qx up /sys/class/net/cv%u/operstate", hosts_name(index), index)) {
-            return true;
-        }
-        (void)poll(NULL, 0, 20);
-    }
-    return false;
+    const uint64_t end = await_end();
+    bool is_up = false;
+    do {
+        is_up = run("netns exec %s grep -qx up /sys/class/net/cv%u/operstate", hosts_name(index), index);
+    } while (!is_up && await_again(end));
+    return is_up;
 }
 
 /* One namespace, and a pair of devices that joins it to the bridge in the hub. */

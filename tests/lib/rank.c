@@ -95,9 +95,8 @@ static bool wait_slice(const struct ranks *ranks, uint32_t *word, uint32_t seen)
     return true;
 }
 
-bool ranks_mark_reached(const struct ranks *ranks, uint32_t index, uint32_t mark)
+static bool word_reached(const struct ranks *ranks, uint32_t *word, uint32_t mark)
 {
-    uint32_t *word = &ranks->memory->slots[index].mark;
     for (uint32_t seen = ranks_load(word); seen < mark; seen = ranks_load(word)) {
         if (!wait_slice(ranks, word, seen)) {
             return false;
@@ -106,12 +105,21 @@ bool ranks_mark_reached(const struct ranks *ranks, uint32_t index, uint32_t mark
     return true;
 }
 
-void rank_mark(const struct rank *rank, uint32_t mark)
+bool ranks_mark_reached(const struct ranks *ranks, uint32_t index, uint32_t mark)
 {
-    uint32_t *word = &rank->ranks->memory->slots[rank->index].mark;
+    return word_reached(ranks, &ranks->memory->slots[index].mark, mark);
+}
+
+void ranks_mark_word(uint32_t *word, uint32_t mark)
+{
     EXPECT(mark > ranks_load(word));
     ranks_store(word, mark);
     ranks_futex_wake(word);
+}
+
+void rank_mark(const struct rank *rank, uint32_t mark)
+{
+    ranks_mark_word(&rank->ranks->memory->slots[rank->index].mark, mark);
 }
 
 /* Whether the others failed or the time is up: the second is this rank's own failure to report. */
@@ -128,6 +136,18 @@ void rank_await_mark(const struct rank *rank, uint32_t other, uint32_t mark)
     if (!ranks_mark_reached(rank->ranks, other, mark)) {
         give_up(rank, "rank_await_mark");
     }
+}
+
+void rank_await_parent(const struct rank *rank, uint32_t mark)
+{
+    if (!word_reached(rank->ranks, &rank->ranks->memory->parent_mark, mark)) {
+        give_up(rank, "rank_await_parent");
+    }
+}
+
+bool rank_has_marked(const struct rank *rank, uint32_t other, uint32_t mark)
+{
+    return ranks_load(&rank->ranks->memory->slots[other].mark) >= mark;
 }
 
 void rank_barrier_of(const struct rank *rank, uint32_t slot, uint32_t parties)

@@ -140,6 +140,12 @@ void ranks_await_stop(struct ranks *ranks, uint32_t index)
     EXPECT_EQUAL(info.si_code, CLD_STOPPED);
 }
 
+void ranks_stop(struct ranks *ranks, uint32_t index)
+{
+    ranks_signal(ranks, index, SIGSTOP);
+    ranks_await_stop(ranks, index);
+}
+
 void ranks_await_mark(struct ranks *ranks, uint32_t index, uint32_t mark)
 {
     if (!ranks_mark_reached(ranks, index, mark)) {
@@ -147,6 +153,11 @@ void ranks_await_mark(struct ranks *ranks, uint32_t index, uint32_t mark)
         expect_fail(EXPECT_SITE("ranks_await_mark"), "rank %u is at mark %u, not at %u", index,
                     ranks_load(&ranks->memory->slots[index].mark), mark);
     }
+}
+
+void ranks_mark(struct ranks *ranks, uint32_t mark)
+{
+    ranks_mark_word(&ranks->memory->parent_mark, mark);
 }
 
 /* Waits up to timeout_ms for any of the processes from..to-1 to end. */

@@ -3,7 +3,7 @@
  * Ranks: a test starts N processes (or threads) that each run one function, with memory shared among them and with the
  * parent, marks and barriers to order them without sleeping, signals by rank, and one deadline for all.
  *
- *   create -> start -> [signal, await_mark, await_exit, reap]... -> finish
+ *   create -> start -> [signal, await_mark, mark, await_exit, reap]... -> finish
  *
  * The parent calls ranks_*, the ranks call rank_*. A rank ends by returning (passed), by a failed expectation, or by a
  * signal. Processes die with the test program, and whatever they forked is killed when they are reaped.
@@ -49,8 +49,12 @@ void ranks_signal(struct ranks *ranks, uint32_t index, int signal_number);
 void ranks_expect_signal(struct ranks *ranks, uint32_t index, int signal_number);
 /* Waits until the rank has stopped after SIGSTOP. */
 void ranks_await_stop(struct ranks *ranks, uint32_t index);
+/* Both: returns when the rank stands still, until it gets SIGCONT. */
+void ranks_stop(struct ranks *ranks, uint32_t index);
 /* Waits until the rank has marked `mark` or more. */
 void ranks_await_mark(struct ranks *ranks, uint32_t index, uint32_t mark);
+/* The parent's own marks, for what it alone can see, for example that a rank has stopped. They only grow too. */
+void ranks_mark(struct ranks *ranks, uint32_t mark);
 /* Waits until the process has ended. It stays an unreaped zombie until ranks_reap or ranks_finish. */
 void ranks_await_exit(struct ranks *ranks, uint32_t index);
 void ranks_reap(struct ranks *ranks, uint32_t index);
@@ -61,6 +65,10 @@ void ranks_finish(struct ranks *ranks);
 /* Marks how far this rank has come; marks only grow. Any rank and the parent can wait for it. */
 void rank_mark(const struct rank *rank, uint32_t mark);
 void rank_await_mark(const struct rank *rank, uint32_t other, uint32_t mark);
+/* Waits until the parent has marked `mark` or more. */
+void rank_await_parent(const struct rank *rank, uint32_t mark);
+/* Whether the other one has come to `mark`, without waiting: for ranks that go on with something until then. */
+bool rank_has_marked(const struct rank *rank, uint32_t other, uint32_t mark);
 /* Returns when all ranks are here. */
 void rank_barrier(const struct rank *rank);
 /* The same for `parties` ranks, for example the survivors. slot: 1 to 7, one for each such set. */

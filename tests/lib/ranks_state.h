@@ -28,6 +28,7 @@ struct ranks_barrier {
 struct ranks_memory {
     struct ranks_barrier barriers[RANKS_BARRIERS];
     uint32_t has_failed;
+    uint32_t parent_mark; /* futex word */
     struct ranks_slot slots[RANKS_MAX];
 };
 
@@ -66,6 +67,8 @@ static inline void ranks_store(uint32_t *word, uint32_t value)
 uint32_t ranks_left_ms(const struct ranks *ranks);
 /* False: the deadline passed, or a rank failed so that waiting on has no point. */
 bool ranks_mark_reached(const struct ranks *ranks, uint32_t index, uint32_t mark);
+/* Sets a word of marks and wakes who waits for it. */
+void ranks_mark_word(uint32_t *word, uint32_t mark);
 /* Runs the rank's function in the calling process or thread and ends it. */
 void rank_run(struct rank *rank) __attribute__((noreturn));
 /* Ends the calling rank without a failure of its own. */

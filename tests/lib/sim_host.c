@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/sim_host.h"
 
+#include "tests/lib/await.h"
 #include "tests/lib/expect.h"
 
 #include <dlfcn.h>
@@ -128,4 +129,9 @@ void sim_host_run_all(void)
 {
     while (the_host.sim->step() != 0) {
     }
+}
+
+void sim_host_await_empty(struct engine *engine)
+{
+    AWAIT((sim_host_run_all(), engine_figures(engine).taken == 0));
 }

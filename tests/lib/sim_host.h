@@ -34,5 +34,7 @@ void sim_host_fill(uint8_t *memory, size_t bytes, uint32_t seed);
 bool sim_host_is_filled(const uint8_t *memory, size_t bytes, uint32_t seed);
 /* By hand: until nothing can run. */
 void sim_host_run_all(void);
+/* By hand: until nothing of the engine's pool is taken, whatever its own thread gives to the device meanwhile. */
+void sim_host_await_empty(struct engine *engine);
 
 #endif

@@ -104,9 +104,8 @@ static void stop_and_go(const struct rank *rank, void *argument)
 {
     (void)argument;
     rank_mark(rank, 1);
-    while (__atomic_load_n((uint32_t *)rank->shared, __ATOMIC_ACQUIRE) == 0) {
-        (void)ranks_futex_wait(rank->shared, 0, 1000);
-    }
+    rank_await_parent(rank, 2); /* not the first one, which was there before the start */
+    EXPECT_EQUAL(__atomic_load_n((uint32_t *)rank->shared, __ATOMIC_ACQUIRE), 1);
 }
 
 static void test_ranks_stopped_rank_goes_on(void **state)
@@ -114,12 +113,12 @@ static void test_ranks_stopped_rank_goes_on(void **state)
     (void)state;
     struct ranks *ranks = ranks_create(1, sizeof(uint32_t));
     uint32_t *go = ranks_shared(ranks);
+    ranks_mark(ranks, 1);
     ranks_start(ranks, stop_and_go, NULL, 0);
     ranks_await_mark(ranks, 0, 1);
-    ranks_signal(ranks, 0, SIGSTOP);
-    ranks_await_stop(ranks, 0);
+    ranks_stop(ranks, 0);
     __atomic_store_n(go, 1, __ATOMIC_RELEASE);
-    ranks_futex_wake(go);
+    ranks_mark(ranks, 2);
     ranks_signal(ranks, 0, SIGCONT);
     ranks_finish(ranks);
 }
@@ -192,6 +191,57 @@ static void test_ranks_failed_expectation_names_rank_file_and_text(void **state)
     assert_non_null(strstr(output, "1 + 1 is 2, expected 3"));
     assert_int_equal(run_failing(failing_expectation_in_thread, output, sizeof output), 1);
     assert_non_null(strstr(output, "1 + 1 is 2, expected 3"));
+}
+
+/* Goes on with something of its own until the other one has come to a mark. */
+static void count_until_marked(const struct rank *rank, void *argument)
+{
+    uint32_t *count = rank->shared;
+    (void)argument;
+    if (rank->index == 0) {
+        EXPECT(!rank_has_marked(rank, 1, 1));
+        rank_mark(rank, 1);
+        while (!rank_has_marked(rank, 1, 2)) {
+            (void)__atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
+        }
+        EXPECT(rank_has_marked(rank, 1, 1) && !rank_has_marked(rank, 1, 4));
+    } else {
+        rank_await_mark(rank, 0, 1);
+        while (__atomic_load_n(count, __ATOMIC_RELAXED) == 0) {
+        }
+        rank_mark(rank, 3);
+    }
+}
+
+static void test_ranks_mark_is_seen_without_waiting_for_it(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(2, sizeof(uint32_t));
+    ranks_start(ranks, count_until_marked, NULL, 0);
+    ranks_finish(ranks);
+}
+
+static void wait_for_parent(const struct rank *rank, void *argument)
+{
+    (void)argument;
+    rank_await_parent(rank, 2);
+}
+
+static void failing_parent(void **state)
+{
+    (void)state;
+    struct ranks *ranks = ranks_create(1, 0);
+    ranks_mark(ranks, 1);
+    ranks_start(ranks, wait_for_parent, NULL, 300);
+    ranks_finish(ranks);
+}
+
+static void test_ranks_mark_of_the_parent_that_never_comes_is_told(void **state)
+{
+    (void)state;
+    char output[4096];
+    assert_int_equal(run_failing(failing_parent, output, sizeof output), 1);
+    assert_non_null(strstr(output, "rank 0: "));
 }
 
 static void hang(const struct rank *rank, void *argument)
@@ -316,6 +366,8 @@ int main(void)
         cmocka_unit_test(test_ranks_barrier_holds_until_all_are_there),
         cmocka_unit_test(test_ranks_killed_rank_ends_as_expected),
         cmocka_unit_test(test_ranks_stopped_rank_goes_on),
+        cmocka_unit_test(test_ranks_mark_is_seen_without_waiting_for_it),
+        cmocka_unit_test(test_ranks_mark_of_the_parent_that_never_comes_is_told),
         cmocka_unit_test(test_ranks_failed_expectation_names_rank_file_and_text),
         cmocka_unit_test(test_ranks_hung_rank_is_killed_and_named),
         cmocka_unit_test(test_ranks_crashed_rank_is_named),
