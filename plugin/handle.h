@@ -84,6 +84,7 @@ struct convoy_transfer_engine {
     struct convoy_xfer *xfer;            /* NULL once closed */
     _Atomic uint32_t state;              /* CONVOY_ENGINE_* */
     _Atomic uint32_t inside;             /* calls */
+    char session[CONVOY_SESSION_BYTES];  /* for error texts: stays as it is, whatever other threads do */
     struct convoy_engine_info last;      /* what info says of a closed one */
 };
 

@@ -7,6 +7,7 @@
 #include "sized.h"
 #include "text.h"
 
+#include <string.h>
 #include <time.h>
 
 int32_t convoy_transfer_engine_enter(struct convoy_transfer_engine *engine, enum convoy_engine_need need,
@@ -25,16 +26,14 @@ int32_t convoy_transfer_engine_enter(struct convoy_transfer_engine *engine, enum
         return CONVOY_OK;
     }
     (void)atomic_fetch_sub(&engine->inside, 1);
-    return convoy_error_set(error, CONVOY_CLOSED, "engine %s is %s", engine->last.session,
+    return convoy_error_set(error, CONVOY_CLOSED, "engine %s is %s", engine->session,
                             state == CONVOY_ENGINE_CLOSING ? "closing" : "closed");
 }
 
 int32_t convoy_transfer_engine_leave(struct convoy_transfer_engine *engine, int32_t status)
 {
     struct convoy_runtime *runtime = engine->context->runtime;
-    if (status < CONVOY_OK || runtime->log.pending != 0) {
-        convoy_log_flush(&runtime->log);
-    }
+    convoy_log_flush(&runtime->log); /* one look, while no line waits */
     (void)atomic_fetch_sub(&engine->inside, 1);
     return status;
 }
@@ -69,6 +68,7 @@ static int32_t engine_create(struct convoy_context *context, const struct convoy
         return status;
     }
     convoy_xfer_info(engine->xfer, &engine->last);
+    memcpy(engine->session, engine->last.session, sizeof engine->session);
     atomic_store(&engine->state, CONVOY_ENGINE_OPEN);
     (void)pthread_mutex_lock(&context->lock);
     engine->next = context->engines;
@@ -126,7 +126,7 @@ int32_t convoy_transfer_engine_shut(struct convoy_transfer_engine *engine, uint6
     atomic_store(&engine->state, CONVOY_ENGINE_CLOSED);
     if (!drain_calls(engine, deadline)) {
         return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "engine %s: a call is still inside; close it again",
-                                engine->last.session);
+                                engine->session);
     }
     convoy_xfer_destroy(engine->xfer);
     engine->xfer = NULL;

@@ -168,7 +168,8 @@ struct convoy_transfer_result {
     uint64_t times_ns[CONVOY_TIMES];
 };
 
-/* One tensor as it lies here. Element of the caller's array; the stride is its struct_size. Pointers live until release. */
+/* One tensor as it lies here. Element of the caller's array; the stride is its struct_size. Pointers live until release;
+ * data of a STAGED transfer only as long as it is STAGED: see its lease. */
 struct convoy_tensor_view {
     const char *name; /* not terminated, as all texts here */
     size_t name_length;

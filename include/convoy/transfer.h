@@ -399,8 +399,9 @@ struct convoy_transfer_table {
     int32_t (*query)(convoy_transfer_engine *engine, const struct convoy_transfer_query *query, uint64_t timeout_ns,
                      struct convoy_transfer_answer *answer_out, struct convoy_error *error);
 
-    /* Takes up to `capacity` transfers that ended since, oldest first, each once. completions_out: elements lie `stride`
-     * bytes apart. [any thread; never blocks; never allocates; open, closing; since 1.0] */
+    /* Takes up to `capacity` transfers that ended since, oldest first, each once; not those that were released.
+     * completions_out: elements lie `stride` bytes apart.
+     * [any thread; never blocks; never allocates; open, closing; since 1.0] */
     int32_t (*completions)(convoy_transfer_engine *engine, struct convoy_completion *completions_out, size_t stride,
                            size_t capacity, size_t *count_out, struct convoy_error *error);
 

@@ -189,15 +189,17 @@ enum convoy_buddy_status convoy_buddy_take(struct convoy_buddy *buddy, uint64_t 
 static enum convoy_buddy_status count_needs(const struct convoy_buddy *buddy, const uint64_t *sizes, size_t count,
                                             uint64_t *needs_out)
 {
+    uint64_t units = 0;
     memset(needs_out, 0, CONVOY_BUDDY_ORDERS * sizeof *needs_out);
     for (size_t i = 0; i < count; i++) {
         if (sizes[i] == 0) {
-            return CONVOY_BUDDY_ZERO;
+            continue;
         }
         uint32_t order = order_of(buddy, sizes[i]);
-        if (order > buddy->top) {
-            return CONVOY_BUDDY_TOO_LARGE;
+        if (order > buddy->top || UINT64_C(1) << order > buddy->units - units) {
+            return CONVOY_BUDDY_TOO_LARGE; /* blocks of powers of two fit into an empty pool if their sum does */
         }
+        units += UINT64_C(1) << order;
         needs_out[order]++;
     }
     return CONVOY_BUDDY_OK;
@@ -228,6 +230,11 @@ enum convoy_buddy_status convoy_buddy_take_all(struct convoy_buddy *buddy, const
                                                struct convoy_buddy_block *blocks_out)
 {
     uint64_t needs[CONVOY_BUDDY_ORDERS];
+    for (size_t i = 0; i < count; i++) {
+        if (sizes[i] == 0) {
+            return CONVOY_BUDDY_ZERO;
+        }
+    }
     enum convoy_buddy_status status = count_needs(buddy, sizes, count, needs);
     if (status != CONVOY_BUDDY_OK || !has_needs(buddy, needs)) {
         return status != CONVOY_BUDDY_OK ? status : CONVOY_BUDDY_FULL;

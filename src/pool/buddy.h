@@ -57,7 +57,8 @@ void convoy_buddy_destroy(struct convoy_buddy *buddy);
 enum convoy_buddy_status convoy_buddy_take(struct convoy_buddy *buddy, uint64_t bytes,
                                            struct convoy_buddy_block *block_out);
 
-/* Whether blocks for all these sizes could be taken now, together. FULL and TOO_LARGE as take; ZERO if any is 0. */
+/* Whether blocks for all these sizes could be taken now, together. FULL: not now. TOO_LARGE: not even when
+ * nothing is taken. A size of 0 needs no block. */
 enum convoy_buddy_status convoy_buddy_fits(const struct convoy_buddy *buddy, const uint64_t *sizes, size_t count);
 
 /* Takes all of them, or none; blocks_out[i] is for sizes[i]. */

@@ -270,10 +270,9 @@ int32_t convoy_pool_take_all(struct convoy_pool *pool, const struct convoy_pool_
                                 CONVOY_POOL_TOGETHER_MAX);
     }
     (void)pthread_mutex_lock(&pool->lock);
-    enum convoy_buddy_status taken = blocks_fit(pool, bytes, count);
-    if (taken == CONVOY_BUDDY_OK && count != 0) {
-        taken = convoy_buddy_take_all(pool->current->buddy, bytes, count, blocks);
-    }
+    enum convoy_buddy_status taken = count != 0 && pool->current->buddy != NULL
+                                         ? convoy_buddy_take_all(pool->current->buddy, bytes, count, blocks)
+                                         : blocks_fit(pool, bytes, count);
     int32_t status;
     if (taken != CONVOY_BUDDY_OK) {
         status = refuse_blocks(pool, taken, "slots together", sum_of(bytes, count), error);

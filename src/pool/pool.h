@@ -116,7 +116,7 @@ int32_t convoy_pool_take(struct convoy_pool *pool, const struct convoy_pool_requ
 int32_t convoy_pool_take_all(struct convoy_pool *pool, const struct convoy_pool_request *request, const uint64_t *bytes,
                              size_t count, struct convoy_slot *slots_out, struct convoy_error *error);
 
-/* Whether take_all would succeed now. POOL_EXHAUSTED, LIMIT, INVALID_ARGUMENT (a size of 0): as take_all. */
+/* Whether slots of these sizes fit together now; one of 0 needs no room. POOL_EXHAUSTED: not now. LIMIT: never. */
 int32_t convoy_pool_fits(struct convoy_pool *pool, const uint64_t *bytes, size_t count, struct convoy_error *error);
 
 /*

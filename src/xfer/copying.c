@@ -32,6 +32,20 @@ static void copy_row(uint8_t *to, const uint8_t *from, uint64_t count, int64_t s
     }
 }
 
+bool convoy_copy_is_reachable(const struct convoy_tensor_piece *piece)
+{
+    int64_t reach[2] = {0, 0}; /* above where it begins, and below */
+    for (uint32_t d = 0; d < piece->rank; d++) {
+        int64_t way;
+        int64_t *side = &reach[piece->strides[d] < 0];
+        if (piece->shape[d] > 1 && (__builtin_mul_overflow(piece->strides[d], (int64_t)piece->shape[d], &way) ||
+                                    __builtin_add_overflow(*side, way, side))) {
+            return false;
+        }
+    }
+    return -(uint64_t)reach[1] <= (uintptr_t)piece->from && (uint64_t)reach[0] <= UINT64_MAX - (uintptr_t)piece->from;
+}
+
 void convoy_copy_strided(uint8_t *to, const struct convoy_tensor_piece *piece)
 {
     uint64_t at[CONVOY_MANIFEST_RANK_MAX] = {0};

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define RETRY_STEP_MIN_NS UINT64_C(1000000)
+
 convoy_transfer convoy_xfer_entry_handle(const struct convoy_xfer_entry *entry)
 {
     return (uint64_t)entry->generation << 32 | (entry->index + 1);
@@ -306,6 +308,12 @@ bool convoy_xfer_entry_move(struct convoy_xfer *engine, struct convoy_xfer_entry
     return true;
 }
 
+uint64_t convoy_xfer_retry_step(uint64_t left_ns, uint32_t retries)
+{
+    uint64_t step = left_ns / ((uint64_t)retries + 1);
+    return step > RETRY_STEP_MIN_NS ? step : RETRY_STEP_MIN_NS;
+}
+
 void convoy_xfer_entry_fail(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, uint32_t state,
                             int32_t status, const char *format, ...)
 {
@@ -319,7 +327,11 @@ void convoy_xfer_entry_fail(struct convoy_xfer *engine, struct convoy_xfer_entry
     va_end(arguments);
     entry->status = status;
     entry->error = (struct convoy_error)CONVOY_ERROR_INIT;
-    (void)convoy_error_set(&entry->error, status, "request %s attempt %u: %s", entry->request, entry->attempt, text);
+    if (entry->request_length != 0) {
+        (void)convoy_error_set(&entry->error, status, "request %s attempt %u: %s", entry->request, entry->attempt, text);
+    } else {
+        (void)convoy_error_set(&entry->error, status, "any request: %s", text); /* an accept that nothing has come for */
+    }
     entry->deadline_ns = entry->retry_ns = CONVOY_DEADLINE_NEVER;
     (void)convoy_xfer_entry_move(engine, entry, state);
     convoy_xfer_entry_settle(engine, entry);

@@ -42,7 +42,7 @@ static struct convoy_xfer_entry *new_load(struct convoy_xfer *engine, const stru
         entry->wanted_peer = CONVOY_XFER_NOBODY;
         entry->retries_left = load->retries != 0 ? load->retries : RETRIES_DEFAULT;
         entry->deadline_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_STARTED], timeout);
-        entry->retry_step_ns = timeout / (entry->retries_left + 1);
+        entry->retry_step_ns = convoy_xfer_retry_step(timeout, entry->retries_left);
         convoy_xfer_timer(engine, entry->deadline_ns);
         if (is_on_device) {
             convoy_xfer_device_load_wish(entry, load);

@@ -306,6 +306,9 @@ void convoy_xfer_entry_fail(struct convoy_xfer *engine, struct convoy_xfer_entry
                             int32_t status, const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Frees it if nothing needs it any more. */
 void convoy_xfer_entry_settle(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+
+/* Until a message is sent again: that many times in the time left, but not so often that nothing else is done. */
+uint64_t convoy_xfer_retry_step(uint64_t left_ns, uint32_t retries);
 /* Frees what it holds whatever its state: the engine is being closed. */
 void convoy_xfer_entry_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_timer(struct convoy_xfer *engine, uint64_t at_ns);
@@ -356,6 +359,8 @@ void convoy_xfer_job_run(struct convoy_xfer *engine, struct convoy_xfer_entry *e
 void convoy_xfer_job_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void *convoy_xfer_copier_main(void *engine);
 void convoy_copy_strided(uint8_t *to, const struct convoy_tensor_piece *piece);
+/* Whether its elements lie in memory that there can be: steps that leave it are no strides of a tensor. */
+bool convoy_copy_is_reachable(const struct convoy_tensor_piece *piece);
 /* Zeroes what lies between the end of a tensor and the next one. Returns where that starts. */
 uint64_t convoy_copy_clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes);
 

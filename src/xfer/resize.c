@@ -32,7 +32,8 @@ static void renew_preallocs(struct convoy_xfer *engine, const struct convoy_slot
 {
     for (uint32_t i = 0; i < engine->options.prealloc_count; i++) {
         struct convoy_xfer_prealloc before = engine->preallocs[i];
-        engine->preallocs[i] = (struct convoy_xfer_prealloc){.slot = slots[i]};
+        engine->preallocs[i] = (struct convoy_xfer_prealloc){
+            .slot = slots[i], .written = {.all = before.written.all, .room = before.written.room}};
         if (!before.is_taken) {
             (void)convoy_pool_retire(engine->pool, before.slot.lease, CONVOY_LEASE_END_CLOSED, NULL);
         }

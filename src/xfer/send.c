@@ -3,6 +3,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/fault.h"
+#include "core/status.h"
 #include "xfer/far.h"
 #include "xfer/raw.h"
 
@@ -81,7 +82,7 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
     entry->times_ns[CONVOY_TIME_READY] = stage->times_ns[CONVOY_TIME_READY];
     entry->times_ns[CONVOY_TIME_STAGED] = stage->times_ns[CONVOY_TIME_STAGED];
     entry->times_ns[CONVOY_TIME_OFFERED] = now;
-    entry->retry_step_ns = convoy_deadline_left(now, entry->deadline_ns) / (entry->retries_left + 1);
+    entry->retry_step_ns = convoy_xfer_retry_step(convoy_deadline_left(now, entry->deadline_ns), entry->retries_left);
     set_retry(engine, entry, now);
     (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_OFFERED);
     say_order(engine, entry);
@@ -274,11 +275,16 @@ static void taken(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, str
     }
     CONVOY_XFER_NOTE(engine, refusals);
     int32_t status = reply->status < 0 ? reply->status : CONVOY_MALFORMED;
-    convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status,
-                           "peer %s does not take it: status %d, %llu bytes free there, largest block %llu, ask again "
-                           "after %u ms",
-                           peer->session, reply->status, (unsigned long long)reply->figures[0],
-                           (unsigned long long)reply->figures[1], reply->retry_after_ms);
+    if (status == CONVOY_POOL_EXHAUSTED || status == CONVOY_LIMIT) {
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status,
+                               "peer %s does not take it: status %d, %llu bytes free there, largest block %llu, ask again "
+                               "after %u ms",
+                               peer->session, reply->status, (unsigned long long)reply->figures[0],
+                               (unsigned long long)reply->figures[1], reply->retry_after_ms);
+    } else { /* no matter of room, so no figures of its pool */
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, status, "peer %s does not take it: status %d, %s",
+                               peer->session, reply->status, convoy_status_text(reply->status));
+    }
 }
 
 void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, enum convoy_say type,

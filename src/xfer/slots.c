@@ -68,9 +68,13 @@ static int32_t slot_memory(struct convoy_xfer *engine, struct convoy_xfer_entry 
         }
         return status;
     }
-    if (reserve->slot_id != 0 || reserve->prealloc == CONVOY_PREALLOC_ONLY) {
-        return convoy_error_set(error, CONVOY_NOT_FOUND, "no free preallocated slot %u for %llu bytes among %u",
-                                reserve->slot_id, (unsigned long long)bytes, engine->options.prealloc_count);
+    if (reserve->slot_id != 0) {
+        return convoy_error_set(error, CONVOY_NOT_FOUND, "preallocated slot %u of %u is not free for %llu bytes",
+                                reserve->slot_id, engine->options.prealloc_count, (unsigned long long)bytes);
+    }
+    if (reserve->prealloc == CONVOY_PREALLOC_ONLY) {
+        return convoy_error_set(error, CONVOY_NOT_FOUND, "none of the %u preallocated slots is free for %llu bytes",
+                                engine->options.prealloc_count, (unsigned long long)bytes);
     }
     const struct convoy_pool_request request = {
         .owner = owner, .bytes = bytes, .now_ns = convoy_now_ns(), .deadline_ns = CONVOY_LEASE_NEVER};
@@ -173,14 +177,20 @@ static int32_t check_reserve(const struct convoy_reserve *reserve, const struct 
                                 "reserve.request of %zu bytes, allowed are 1 to %u of UTF-8 without control characters",
                                 reserve->request_length, CONVOY_REQUEST_BYTES);
     }
-    if (reserve->count == 0 || reserve->count > COUNT_MAX || reserve->bytes == NULL) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "reserve.count is %zu, allowed are 1 to %u with bytes",
-                                reserve->count, COUNT_MAX);
+    if (reserve->count == 0 || reserve->count > COUNT_MAX) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "reserve.count is %zu, allowed are 1 to %u", reserve->count,
+                                COUNT_MAX);
     }
-    if (reserve->prealloc > CONVOY_PREALLOC_ONLY || (reserve->slot_id != 0 && reserve->count != 1)) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
-                                "reserve.prealloc is %u, allowed are 0 to %u; slot_id %u needs count 1", reserve->prealloc,
-                                CONVOY_PREALLOC_ONLY, reserve->slot_id);
+    if (reserve->bytes == NULL) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "reserve.bytes is NULL with count %zu", reserve->count);
+    }
+    if (reserve->prealloc > CONVOY_PREALLOC_ONLY) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "reserve.prealloc is %u, allowed are 0 to %u",
+                                reserve->prealloc, CONVOY_PREALLOC_ONLY);
+    }
+    if (reserve->slot_id != 0 && reserve->count != 1) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "reserve.count is %zu, but slot_id %u is one slot",
+                                reserve->count, reserve->slot_id);
     }
     if (reservation->slot_capacity < reserve->count || reservation->slots == NULL) {
         return convoy_error_set(error, CONVOY_BUFFER_TOO_SMALL, "reservation.slot_capacity is %zu, count is %zu",
@@ -231,6 +241,23 @@ static void give_up(struct convoy_xfer *engine, const struct convoy_reserved_slo
     }
 }
 
+/* Under the lock, before what was taken is given back. Pieces that do not fit together into an empty pool never will, even
+ * if each of them does; a lack of transfers passes, unless all of them would be too few. */
+static int32_t judge_refusal(struct convoy_xfer *engine, const struct convoy_reserve *reserve, int32_t status,
+                             uint32_t *retry_after_ms_out, struct convoy_error *error)
+{
+    bool is_never = status == CONVOY_CLOSED || reserve->count > engine->entry_count;
+    if (status == CONVOY_LIMIT) {
+        is_never = is_never || engine->free_first != CONVOY_XFER_NOBODY;
+    } else if (status == CONVOY_POOL_EXHAUSTED &&
+               convoy_pool_fits(engine->pool, reserve->bytes, reserve->count, NULL) == CONVOY_LIMIT) {
+        is_never = true;
+        status = convoy_pool_fits(engine->pool, reserve->bytes, reserve->count, error);
+    }
+    *retry_after_ms_out = is_never ? 0 : RETRY_AFTER_MS;
+    return status;
+}
+
 int32_t convoy_xfer_reserve(struct convoy_xfer *engine, const struct convoy_reserve *reserve,
                             struct convoy_reserved_slot *slots_out, struct convoy_reservation *reservation_out,
                             struct convoy_error *error)
@@ -248,12 +275,12 @@ int32_t convoy_xfer_reserve(struct convoy_xfer *engine, const struct convoy_rese
         done += status == CONVOY_OK;
     }
     if (status != CONVOY_OK) {
+        status = judge_refusal(engine, reserve, status, &reservation_out->retry_after_ms, error);
         give_up(engine, slots_out, CONVOY_MUTATED(reserved_part_kept) ? 0 : done);
         done = 0;
         convoy_pool_figures(engine->pool, &figures);
         reservation_out->free_bytes = figures.blocks.free;
         reservation_out->largest_free_bytes = figures.blocks.largest_free;
-        reservation_out->retry_after_ms = status == CONVOY_LIMIT || status == CONVOY_CLOSED ? 0 : RETRY_AFTER_MS;
         CONVOY_XFER_NOTE(engine, reserve_refused);
     }
     reservation_out->slot_count = done;

@@ -85,7 +85,9 @@ static int32_t make_piece(struct convoy_tensor_piece *piece, const struct convoy
         piece->shape[d] = source->shape[d];
         piece->strides[d] = source->strides[d];
     }
-    return CONVOY_OK;
+    return convoy_copy_is_reachable(piece) ? CONVOY_OK
+                                           : convoy_error_set(error, CONVOY_INVALID_ARGUMENT,
+                                                              "stage.tensors[%zu].strides pass the end of memory", index);
 }
 
 /* Tensors that lie side by side at both ends, as those of one storage do, are copied as one. */

@@ -167,11 +167,14 @@ static void test_transfer_rules_reserve_of_too_many_keeps_none(void **state)
     const struct convoy_transfer_options options = {
         .struct_size = sizeof options, .pool_bytes = 1u << 20, .pool_block_bytes = 4096};
     struct two *two = two_open_with(&options);
-    const uint64_t sizes[3] = {1u << 19, 4096, 1u << 19};
+    const uint64_t sizes[3] = {1u << 18, 4096, 1u << 19};
     struct convoy_reserved_slot slots[3];
+    struct convoy_reserved_slot held;
+    EXPECT_OK(reserve(two, sizes, 1, &held), &two->receiver->error);
     EXPECT_STATUS(reserve(two, sizes, 3, slots), CONVOY_POOL_EXHAUSTED, &two->receiver->error);
-    EXPECT_EQUAL(engine_figures(two->receiver).taken, 0);
+    EXPECT_EQUAL(engine_figures(two->receiver).taken, sizes[0]);
     EXPECT_OK(reserve(two, sizes, 2, slots), &two->receiver->error);
+    release(two->receiver, held.transfer);
     release(two->receiver, slots[0].transfer);
     release(two->receiver, slots[1].transfer);
     two_close(two);

@@ -162,12 +162,18 @@ static void test_buddy_takes_several_or_none(void **state)
     (void)state;
     struct convoy_buddy *buddy = convoy_buddy_create(16 * MIB, MIB);
     const uint64_t fit[] = {MIB, 8 * MIB, 1, 4 * MIB, 2 * MIB};
-    const uint64_t full[] = {8 * MIB, 4 * MIB, 4 * MIB, 1};
+    const uint64_t never[] = {8 * MIB, 4 * MIB, 4 * MIB, 1}; /* each one would fit */
+    const uint64_t full[] = {8 * MIB, 0, 4 * MIB, 4 * MIB};
     const uint64_t zero[] = {MIB, 0};
     const uint64_t large[] = {MIB, 17 * MIB};
     struct convoy_buddy_block blocks[5] = {{9, 9}};
+    assert_int_equal(convoy_buddy_fits(buddy, never, COUNT(never)), CONVOY_BUDDY_TOO_LARGE);
+    assert_int_equal(convoy_buddy_take_all(buddy, never, COUNT(never), blocks), CONVOY_BUDDY_TOO_LARGE);
+    assert_int_equal(convoy_buddy_fits(buddy, full, COUNT(full)), CONVOY_BUDDY_OK);
+    struct convoy_buddy_block held = taken(buddy, 1);
     assert_int_equal(convoy_buddy_fits(buddy, full, COUNT(full)), CONVOY_BUDDY_FULL);
-    assert_int_equal(convoy_buddy_take_all(buddy, full, COUNT(full), blocks), CONVOY_BUDDY_FULL);
+    assert_int_equal(convoy_buddy_fits(buddy, never, COUNT(never)), CONVOY_BUDDY_TOO_LARGE);
+    assert_int_equal(convoy_buddy_give(buddy, held.offset), CONVOY_BUDDY_OK);
     assert_int_equal(convoy_buddy_take_all(buddy, zero, COUNT(zero), blocks), CONVOY_BUDDY_ZERO);
     assert_int_equal(convoy_buddy_take_all(buddy, large, COUNT(large), blocks), CONVOY_BUDDY_TOO_LARGE);
     assert_int_equal(convoy_buddy_fits(buddy, NULL, 0), CONVOY_BUDDY_OK);

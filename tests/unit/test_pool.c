@@ -196,6 +196,9 @@ static void test_pool_takes_together_or_not_at_all(void **state)
     struct convoy_slot slots[20];
     uint64_t bytes[20] = {100 * KIB, 1, 200 * KIB};
     struct convoy_error error = CONVOY_ERROR_INIT;
+    const uint64_t never[2] = {512 * KIB, 1};
+    assert_int_equal(convoy_pool_fits(pool, never, 2, &error), CONVOY_LIMIT);
+    assert_int_equal(convoy_pool_fits(pool, bytes, 4, NULL), CONVOY_OK); /* the last one is 0 */
     assert_int_equal(convoy_pool_fits(pool, bytes, 3, NULL), CONVOY_OK);
     assert_int_equal(convoy_pool_take_all(pool, &request_of, bytes, 3, slots, NULL), CONVOY_OK);
     assert_int_equal(slots[0].bytes, 128 * KIB);
