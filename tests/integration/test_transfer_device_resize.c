@@ -2,18 +2,17 @@
 /* Pools of engines with a device that are resized while transfers live, on the pretended driver (tests/lib/sim_cuda.h): what
  * goes on is pinned before it is used, and what has ended is unpinned before it is unmapped. */
 #include "tests/integration/reports_transfer.h"
+#include "tests/lib/await.h"
 #include "tests/lib/sim_host.h"
 
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #define MIB (UINT64_C(1) << 20)
-#define WAIT_S 20
 
 struct scene {
     struct sim_host *host;
@@ -109,14 +108,7 @@ static void pass_on(struct scene *scene, convoy_transfer staged, uint32_t seed)
 /* Old memory is returned by a thread of the engine: soon. */
 static void await_one_generation(struct engine *engine)
 {
-    struct timespec start;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &start);
-    do {
-        (void)poll(NULL, 0, 1);
-        (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (engine_figures(engine).old_generations != 0 && now.tv_sec - start.tv_sec < WAIT_S);
-    EXPECT_EQUAL(engine_figures(engine).old_generations, 0);
+    AWAIT(engine_figures(engine).old_generations == 0);
 }
 
 /* -- shared pools -------------------------------------------------------------------------------------------------- */
@@ -159,7 +151,7 @@ static void test_transfer_device_resize_leaves_memory_that_is_copied_where_it_is
     release(scene.sender, staged);
     for (int i = 0; i < 20; i++) {
         EXPECT_EQUAL(engine_figures(scene.sender).old_generations, 1);
-        (void)poll(NULL, 0, 1);
+        (void)poll(NULL, 0, 1); /* time in which it might be let go of by mistake; it orders nothing */
     }
     EXPECT_EQUAL(scene.host->sim->calls("cuMemHostUnregister"), let_go);
     sim_host_run_all();

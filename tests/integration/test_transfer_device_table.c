@@ -2,6 +2,7 @@
 /* Transfers with a device of the host's: functions that are called on its own threads only, here those of the pretended
  * driver (tests/lib/sim_cuda.h) behind a table. And what engines refuse that have no device, or another one. */
 #include "tests/integration/reports_transfer.h"
+#include "tests/lib/await.h"
 #include "tests/lib/mappings.h"
 #include "tests/lib/sim_host.h"
 
@@ -266,12 +267,8 @@ static void test_transfer_device_table_old_pools_are_returned_by_threads_of_the_
         release(receiver, loaded);
         engine_await_empty(engine);
     }
-    for (uint32_t i = 0; i < 10000 && mappings_count() != mapped; i++) {
-        (void)engine_figures(engine);
-        (void)engine_figures(receiver);
-        (void)poll(NULL, 0, 1);
-    }
-    EXPECT_EQUAL(mappings_count(), mapped);
+    AWAIT(engine_figures(engine).old_generations + engine_figures(receiver).old_generations == 0 &&
+          mappings_count() == mapped); /* who looks returns them */
     EXPECT_EQUAL(own.strays, 0);
     EXPECT_EQUAL(own.host->sim->blocking(), 0);
     engine_destroy(engine);

@@ -159,7 +159,8 @@ static void scene_init(struct scene *scene)
         scene->tensors[i].shape[0] = 2;
         scene->tensors[i].shape[1] = 2;
     }
-    scene->manifest = (struct convoy_manifest){scene->tensors, scene->lists, 4, 2, 0};
+    scene->manifest = (struct convoy_manifest){
+        .tensors = scene->tensors, .lists = scene->lists, .count = 4, .list_count = 2};
     assert_int_equal(convoy_manifest_layout(&scene->manifest, NULL), CONVOY_OK);
 }
 

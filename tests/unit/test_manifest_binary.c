@@ -55,7 +55,7 @@ static void test_manifest_binary_golden_bytes(void **state)
          .shape = {5}, .bytes = 5},
     };
     struct convoy_tensor_list list = {"embeds", 6, 3};
-    struct convoy_manifest manifest = {tensors, &list, 2, 1, 0};
+    struct convoy_manifest manifest = {.tensors = tensors, .lists = &list, .count = 2, .list_count = 1};
     struct convoy_manifest *back = NULL;
     uint8_t bytes[256];
     size_t length = 0;

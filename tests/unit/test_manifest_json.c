@@ -80,7 +80,8 @@ static void test_manifest_json_lists_with_holes_come_back(void **state)
         {NAMED("c"), .list_index = 1, .dtype = CONVOY_DTYPE_UINT8},
     };
     struct convoy_tensor_list lists[] = {{"empty", 5, 0}, {"a", 1, 2}, {"b", 1, 3}, {"c", 1, 2}, {"none", 4, 2}};
-    struct convoy_manifest manifest = {tensors, lists, COUNT(tensors), COUNT(lists), 0};
+    struct convoy_manifest manifest = {
+        .tensors = tensors, .lists = lists, .count = COUNT(tensors), .list_count = COUNT(lists)};
     static const char fields[] = "{\"a\":[{\"offset\":0,\"shape\":[3],\"dtype\":\"bool\",\"list_index\":0}],"
                                  "\"b\":[{\"offset\":0,\"shape\":[0],\"dtype\":\"bool\",\"list_index\":1}],"
                                  "\"c\":[{\"offset\":512,\"shape\":[],\"dtype\":\"uint8\",\"list_index\":1}]}";
@@ -264,7 +265,7 @@ static void test_manifest_json_encode_survives_each_failed_allocation(void **sta
         {NAMED("y"), .list_index = 1, .dtype_name = "q", .dtype_name_length = 1, .bytes = 3},
     };
     struct convoy_tensor_list lists[] = {{"y", 1, 4}, {"z", 1, 0}};
-    struct convoy_manifest manifest = {tensors, lists, 2, 2, 0};
+    struct convoy_manifest manifest = {.tensors = tensors, .lists = lists, .count = 2, .list_count = 2};
     assert_int_equal(convoy_manifest_layout(&manifest, NULL), CONVOY_OK);
     json_set_alloc_funcs(failing_malloc, free);
     uint32_t failures = 0;
