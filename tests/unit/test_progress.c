@@ -55,7 +55,8 @@ static int teardown(void **state)
 }
 
 /* Requests are those of one rank of each shard, 700 of rank 0 and 702 + 20 of rank 2. */
-#define LINE "step 1,234  trace 1:01:01 of 1:23:45  requests 1,422 of 2  617 steps/s"
+#define STATE "step 1,234  trace 1:01:01, last arrival 1:23:45  requests 1,422 of 2  "
+#define LINE STATE "617 steps/s"
 
 static void test_progress_plain_line_comes_every_two_seconds(void **state)
 {
@@ -98,7 +99,7 @@ static void test_progress_end_prints_for_good(void **state)
     progress.started_ns = convoy_now_ns();
     progress.shown_ns = UINT64_MAX;
     convoy_progress_end(&progress);
-    assert_int_equal(strncmp(text, "\rstep 1,234  trace 1:01:01 of 1:23:45  requests 1,422 of 2  ", 60), 0);
+    assert_int_equal(strncmp(text, "\r" STATE, strlen("\r" STATE)), 0);
     assert_string_equal(text + text_length - strlen(" steps/s\033[K\n"), " steps/s\033[K\n");
 }
 
