@@ -2,6 +2,7 @@
 #include "poll/poll.h"
 
 #include "core/clock.h"
+#include "core/cpu.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "poll/check.h"
@@ -51,7 +52,7 @@ int32_t convoy_poll_open(const struct convoy_poll_options *options, struct convo
     poll->settle = options->settle;
     poll->keep = options->keep;
     poll->record_user = options->record_user;
-    poll->has_wide = convoy_states_are_wide();
+    poll->has_wide = convoy_cpu_has_avx2();
     poll->own = poll;
     atomic_init(&poll->waits_in, poll->engine);
     int32_t status = convoy_inject_init(&poll->inject, options->group->poll_faults, error);

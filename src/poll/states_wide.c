@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/states_wide.h"
 
-#include "core/cpu.h"
-
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -10,11 +8,6 @@
 #define WIDE CONVOY_STATES_WIDE
 #define WITH_AVX2 __attribute__((target("avx2")))
 #define INLINE_AVX2 static inline __attribute__((always_inline, target("avx2")))
-
-bool convoy_states_are_wide(void)
-{
-    return convoy_cpu_has_avx2();
-}
 
 INLINE_AVX2 __m256i block_load(const uint8_t *from)
 {
@@ -90,11 +83,6 @@ WITH_AVX2 struct convoy_states_seen convoy_states_merge_wide(uint8_t *into, uint
 }
 
 #else
-
-bool convoy_states_are_wide(void)
-{
-    return false;
-}
 
 bool convoy_states_copy_wide(uint8_t *into, const uint8_t *from, size_t count)
 {

@@ -7,9 +7,7 @@
 
 #define CONVOY_STATES_WIDE 32u /* shortest list that these take */
 
-/* Whether this machine can; looks it up. */
-bool convoy_states_are_wide(void);
-
+/* Where convoy_cpu_has_avx2 (core/cpu.h) says so. */
 bool convoy_states_copy_wide(uint8_t *into, const uint8_t *from, size_t count);
 struct convoy_states_seen convoy_states_merge_wide(uint8_t *into, uint8_t *copy, const struct convoy_states_lists *lists,
                                                    size_t count);

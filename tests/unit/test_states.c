@@ -3,6 +3,7 @@
 #include "poll/states_wide.h"
 
 #include "convoy/poll.h"
+#include "core/cpu.h"
 #include "poll/states_packed.h"
 
 #include <setjmp.h>
@@ -65,7 +66,7 @@ static void test_states_copy_finds_what_is_unknown(void **state)
     for (size_t count = 0; count < LENGTH_MAX; count++) {
         for (size_t bad = 0; bad <= count; bad++) {
             check_copy(copy_narrow, count, bad);
-            if (count >= CONVOY_STATES_WIDE && convoy_states_are_wide()) {
+            if (count >= CONVOY_STATES_WIDE && convoy_cpu_has_avx2()) {
                 check_copy(convoy_states_copy_wide, count, bad);
             }
         }
@@ -157,7 +158,7 @@ static void test_states_merge_is_min_and_says_what_moved(void **state)
     for (uint32_t members = 1; members <= MEMBERS_MAX; members++) {
         for (size_t length = 0; length < LENGTH_MAX; length++) {
             check_merge(merge_narrow, members, length);
-            if (length >= CONVOY_STATES_WIDE && convoy_states_are_wide()) {
+            if (length >= CONVOY_STATES_WIDE && convoy_cpu_has_avx2()) {
                 check_merge(convoy_states_merge_wide, members, length);
             }
         }
@@ -169,9 +170,9 @@ static void test_states_wide_is_what_this_machine_has(void **state)
 {
     (void)state;
 #if defined(__x86_64__)
-    assert_int_equal(convoy_states_are_wide(), __builtin_cpu_supports("avx2") != 0);
+    assert_int_equal(convoy_cpu_has_avx2(), __builtin_cpu_supports("avx2") != 0);
 #else
-    assert_false(convoy_states_are_wide());
+    assert_false(convoy_cpu_has_avx2());
 #endif
 }
 
