@@ -549,6 +549,7 @@ abi-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## compare the ABI with its basel
 abi-draft: ## make the ABI as it is now the baseline, deliberately
 	abi/layout.sh draft
 	abi/registry.sh draft
+	abi/python.sh draft
 
 .PHONY: abi-mutate
 abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## break the ABI in about 40 ways; each must be caught by a gate
