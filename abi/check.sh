@@ -10,6 +10,7 @@ failed=()
 "$here/registry.sh" check || failed+=(registry)
 "$here/headers.sh" || failed+=(headers)
 "$here/manifest.sh" "$bin" || failed+=(manifest)
+"$here/python.sh" check || failed+=(python)
 [ ${#failed[@]} -eq 0 ] && exit 0
 echo "abi-check: failed: ${failed[*]}" >&2
 exit 1

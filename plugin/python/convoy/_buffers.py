@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of what a caller passes: lists, bytes, arrays, and the objects of numpy and torch, which are never imported.
+
+Whoever takes an address keeps the object that is returned beside it, for as long as the plugin may read it.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Optional, Sequence
+
+from convoy import errors
+
+_INTEGER_FORMATS = "bBhHiIlLqQ?"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """``count`` integers of ``item_bytes`` each, ``stride`` bytes apart, from ``address`` on."""
+
+    address: int
+    item_bytes: int
+    count: int
+    stride: int
+    owner: Any
+
+
+def _of_tensor(value: Any, what: str) -> Memory:
+    if value.device.type != "cpu":
+        raise errors.InvalidArgument("%s lies on device %s; it must be host memory" % (what, value.device))
+    if value.dim() != 1 or value.is_floating_point() or value.is_complex():
+        raise errors.InvalidArgument("%s must be a tensor of integers with one dimension, not %s of shape %s" % (
+            what, value.dtype, tuple(value.shape)))
+    item = value.element_size()
+    return Memory(value.data_ptr(), item, value.numel(), item * (value.stride(0) if value.numel() else 1), value)
+
+
+def _of_view(view: memoryview, what: str) -> Memory:
+    if view.ndim != 1 or view.format.lstrip("@=<") not in _INTEGER_FORMATS:
+        raise errors.InvalidArgument("%s must hold integers in one dimension, not format \"%s\" in %d" % (
+            what, view.format, view.ndim))
+    stride = view.strides[0] if view.strides else view.itemsize
+    if view.readonly or not view.contiguous:  # ctypes gives no address of it
+        copy = bytearray(view.tobytes())
+        return Memory(address_of(copy), view.itemsize, len(view), view.itemsize, copy)
+    owner = (ctypes.c_char * view.nbytes).from_buffer(view) if view.nbytes else None
+    return Memory(ctypes.addressof(owner) if owner is not None else 0, view.itemsize, len(view), stride, owner)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it behaves as torch's tensors do."""
+    return hasattr(value, "data_ptr") and hasattr(value, "element_size")
+
+
+def integers(value: Any, what: str, code: str = "q") -> Memory:
+    """Integers of the caller's: a tensor or a buffer is read in place, any other sequence is copied as ``code``."""
+    if is_tensor(value):
+        return _of_tensor(value, what)
+    try:
+        view = memoryview(value)
+    except TypeError:
+        return _of_sequence(value, what, code)
+    return _of_view(view, what)
+
+
+def _of_sequence(value: Sequence[int], what: str, code: str) -> Memory:
+    try:
+        copy = array.array(code, value)
+    except (TypeError, OverflowError) as reason:
+        raise errors.InvalidArgument("%s: %s" % (what, reason)) from None
+    return Memory(copy.buffer_info()[0], copy.itemsize, len(copy), copy.itemsize, copy)
+
+
+def as_type(value: Any, what: str, code: str) -> Memory:
+    """As ``integers``, of exactly this type and without gaps; what differs is copied."""
+    memory = integers(value, what, code)
+    wanted = array.array(code).itemsize
+    if memory.item_bytes == wanted and memory.stride == wanted:
+        return memory
+    return _of_sequence(value.tolist() if hasattr(value, "tolist") else list(value), what, code)
+
+
+def address_of(memory: Any) -> int:
+    """Address of a bytearray, which must not be resized while it is used."""
+    return ctypes.addressof((ctypes.c_char * len(memory)).from_buffer(memory)) if len(memory) else 0
+
+
+class Text:
+    """A string for the plugin: UTF-8, with its length."""
+
+    def __init__(self, text: Optional[str]) -> None:
+        data = b"" if text is None else text.encode("utf-8")
+        self._buffer = ctypes.create_string_buffer(data) if text is not None else None
+        self.address = ctypes.addressof(self._buffer) if self._buffer is not None else None
+        self.length = len(data)
+
+
+def nanoseconds(seconds: Optional[float], what: str = "timeout") -> int:
+    """Seconds as the ABI takes times: None is its default, 0."""
+    if seconds is None:
+        return 0
+    if not 0 < seconds < 2**33:
+        raise errors.InvalidArgument("%s is %r; seconds above 0 are allowed, or None for the default" % (what, seconds))
+    return max(1, int(seconds * 1e9))

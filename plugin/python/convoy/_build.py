@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One loaded build: its file, its tables of functions, and what each family was answered.
+
+Everything that holds a handle of the plugin holds {build, inner}: the build whose tables are called, and the plugin's own
+pointer. Nothing else of the package knows the plugin's addresses, so that another build can be put behind the same
+objects.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import byref, sizeof
+from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
+
+from convoy import _abi, _elf, errors
+
+TABLES: Tuple[Any, ...] = (_abi.CoreTable, _abi.PollTable, _abi.SyncTable, _abi.TransferTable)
+HOST_NAME = b"convoy for Python"
+_SPELLINGS = 16  # builds that can follow each other under one file name
+T = TypeVar("T")
+
+
+class Build:
+    """Tables by family (``core``, ``poll``, ``sync``, ``transfer``) of one mapped build."""
+
+    def __init__(self, file: _elf.FileInfo) -> None:
+        self.file = file
+        self.library, self.query = _map(file)
+        self.answers = _negotiate(self.query)
+        refused = self.answers["core"]
+        if refused.status != _abi.OK:
+            raise errors.class_of(refused.status)("%s: %s" % (file.path, _reason(refused)), status=refused.status)
+        self.core: _abi.CoreTable = self._table(_abi.CoreTable)
+        self.poll: _abi.PollTable = self._table(_abi.PollTable)
+        self.sync: _abi.SyncTable = self._table(_abi.SyncTable)
+        self.transfer: _abi.TransferTable = self._table(_abi.TransferTable)
+
+    def _table(self, cls: Callable[[], T]) -> T:
+        family: str = getattr(cls, "FAMILY")
+        return _bind(cls(), self.answers[family], getattr(cls, "SLOTS"))
+
+    def versions(self) -> Dict[str, str]:
+        """Each family's agreed version, or why it was refused."""
+        return {family: "%d.%d" % (answer.major, answer.minor) if answer.status == _abi.OK else _reason(answer)
+                for family, answer in self.answers.items()}
+
+
+def _reason(answer: _abi.FamilyAnswer) -> str:
+    return answer.reason.decode("utf-8", "replace")
+
+
+def _map(file: _elf.FileInfo) -> Tuple[Any, Any]:
+    """The library and its one function, of the very build that was inspected.
+
+    dlopen compares names before files: a file that was replaced under its old name gives the old code. Another spelling
+    of the same path makes the dynamic linker compare files.
+    """
+    directory, name = os.path.split(os.path.abspath(file.path))
+    for spelling in range(_SPELLINGS):
+        path = os.path.join(directory, "./" * spelling + name)
+        try:
+            library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        except OSError as reason:
+            raise errors.InitFailed("the dynamic linker says: %s" % reason) from None
+        try:
+            query = library.convoy_query
+        except AttributeError:
+            raise errors.NoEntry("%s has no %s" % (file.path, _abi.QUERY_SYMBOL)) from None
+        query.restype, query.argtypes = _abi.QUERY_RESULT, _abi.QUERY_ARGUMENTS
+        if _mapped_build_id(query) == file.build_id:
+            return library, query
+    raise errors.InitFailed("another build is mapped under the name %s; load this one under a name of its own" % file.path)
+
+
+def _ask(query: Any, requests: Any, answers: Any) -> _abi.PluginInfo:
+    host = _abi.HostInfo(struct_size=sizeof(_abi.HostInfo), name_length=len(HOST_NAME))
+    name = ctypes.create_string_buffer(HOST_NAME)
+    host.name = ctypes.addressof(name)
+    plugin = _abi.PluginInfo(struct_size=sizeof(_abi.PluginInfo))
+    if requests is not None:
+        host.families, host.family_count = ctypes.addressof(requests), len(requests)
+        host.family_stride = sizeof(_abi.FamilyRequest)
+        plugin.answers, plugin.answer_capacity = ctypes.addressof(answers), len(answers)
+        plugin.answer_stride = sizeof(_abi.FamilyAnswer)
+    error = _abi.Error(struct_size=sizeof(_abi.Error))
+    status = query(byref(host), byref(plugin), byref(error))
+    if status != _abi.OK:
+        raise errors.make(status, error)
+    return plugin
+
+
+def _mapped_build_id(query: Any) -> str:
+    plugin = _ask(query, None, None)
+    return ctypes.string_at(plugin.build_id, plugin.build_id_length).decode("ascii")
+
+
+def _negotiate(query: Any) -> Dict[str, _abi.FamilyAnswer]:
+    """Asks for every family as this package knows it: one major, every minor of it."""
+    requests = (_abi.FamilyRequest * len(TABLES))()
+    answers = (_abi.FamilyAnswer * len(TABLES))()
+    names: List[Any] = [ctypes.create_string_buffer(cls.FAMILY.encode()) for cls in TABLES]
+    for request, cls, name in zip(requests, TABLES, names):
+        request.name, request.name_length = ctypes.addressof(name), len(cls.FAMILY)
+        request.major_min, request.minor_min = cls.MAJOR, 0
+        request.major_max, request.minor_max = cls.MAJOR, cls.MINOR
+    _ask(query, requests, answers)
+    return {cls.FAMILY: answer for cls, answer in zip(TABLES, answers)}
+
+
+def _bind(table: T, answer: _abi.FamilyAnswer, slots: _abi.Slots) -> T:
+    """Gives the object one callable per slot. What the build lacks raises Unsupported when it is called."""
+    size = 0
+    if answer.status == _abi.OK:
+        size = _abi.TableHeader.from_address(answer.table).table_size
+    for name, offset, prototype in slots:
+        function: Optional[Any] = None
+        if offset + sizeof(ctypes.c_void_p) <= size:
+            address = ctypes.c_void_p.from_address(answer.table + offset).value
+            function = prototype(address) if address else None
+        setattr(table, name, function or _missing(answer, name))
+    return table
+
+
+def _missing(answer: _abi.FamilyAnswer, name: str) -> Callable[..., int]:
+    why = _reason(answer) or "the loaded build is older than this package"
+
+    def missing(*arguments: Any) -> int:
+        raise errors.Unsupported("the plugin has no %s: %s" % (name, why))
+
+    return missing
+
+
+def load(path: str) -> Build:
+    """Inspects, maps and negotiates."""
+    return Build(_elf.inspect(path))

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens when the interpreter ends with contexts open.
+
+They are closed, so that peers read "closed" instead of "its process ended", and waits in other threads end. That takes at
+most SECONDS; what cannot be closed by then is left to the end of the process, which ends everything that is convoy's.
+In a forked child closing does nothing: what was inherited belongs to the parent.
+"""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from typing import Any
+
+SECONDS = 1.0
+_open: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def watch(context: Any) -> None:
+    _open.add(context)
+
+
+def forget(context: Any) -> None:
+    _open.discard(context)
+
+
+def _close_all() -> None:
+    for context in list(_open):
+        try:
+            context.close(SECONDS)
+        except Exception:  # the process ends anyhow, and a traceback at exit would hide the one that matters
+            pass
+
+
+atexit.register(_close_all)
