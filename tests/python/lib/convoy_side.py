@@ -13,16 +13,20 @@ _ROOT = Path(__file__).resolve().parents[3]
 Calls = Sequence[Mapping[str, Any]]
 
 
+def library() -> str:
+    """The path of the library under test: CONVOY_LIBRARY, which is set to this tree's build where it is not."""
+    return os.environ.setdefault("CONVOY_LIBRARY", str(_ROOT / "build" / "libconvoy.so.1"))
+
+
 def why_absent() -> str | None:
     """Why the hooks cannot be installed here; None when they can."""
-    os.environ.setdefault("CONVOY_LIBRARY", str(_ROOT / "build" / "libconvoy.so.1"))
+    path = library()
     try:
         if importlib.util.find_spec("convoy.sglang") is None:
             return "the package has no module convoy.sglang"
     except ModuleNotFoundError:
         return "there is no package convoy in plugin/python"
-    library = os.environ["CONVOY_LIBRARY"]
-    return None if os.path.exists(library) else f"{library} has not been built"
+    return None if os.path.exists(path) else f"{path} has not been built"
 
 
 def install() -> None:
