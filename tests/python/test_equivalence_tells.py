@@ -11,14 +11,15 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(_HERE / "standin" / "pretender"), str(_HERE)]
+sys.path[:0] = [str(_HERE), str(_HERE.parents[1] / "plugin" / "python")]
 
-from lib import gang, gather_check, poll_check, runner  # noqa: E402
+from lib import convoy_side, gang, gather_check, poll_check, runner  # noqa: E402
 from lib.report import Report  # noqa: E402
 
 # Each fault, and what the first difference says.
 _POLL_FAULTS = {
     "": "",
+    "rounds": "",
     "twice": "log of group-",
     "unlogged": "shows in the call logs of []",
     "swap": "log of group-",
@@ -29,21 +30,22 @@ _POLL_FAULTS = {
 }
 _GATHER_FAULTS = {
     "": "",
+    "rounds": "",
     "zeros": "hooked: ",
     "mask": "hooked: mask",
     "last": "hooked: ",
     "type": "['is_extend_in_batch'] is 'int'",
 }
+_TITLES = {"": "nothing_of_what_is_right", "rounds": "nothing_of_real_rounds"}
 _SEED, _COUNT = 22, 30
 
 
 def _check_all(member: gang.Member, module: str, faults: list[str]) -> dict[str, Report]:
-    os.environ["CONVOY_LIBRARY"] = __file__  # any file that exists
+    os.environ[convoy_side.HOOKS] = "standin.pretender"
     reports = {}
     for fault in faults:
         os.environ["PRETENDER_FAULT"] = fault
-        for name in ("convoy", "convoy.sglang"):
-            sys.modules.pop(name, None)
+        sys.modules.pop("standin.pretender", None)
         check = {"poll": poll_check.check, "gather": gather_check.check}[module]
         reports[fault] = check(member, "today", _SEED, _COUNT)
     return reports
@@ -58,6 +60,8 @@ def _reports(module: str, size: int, faults: tuple[str, ...]) -> list[dict[str, 
 
 
 def _found(module: str, size: int, faults: dict[str, str], fault: str) -> None:
+    if not os.path.exists(convoy_side.library()):
+        raise runner.Skip(f"{convoy_side.library()} has not been built")
     reports = [by_fault[fault] for by_fault in _reports(module, size, tuple(faults))]
     runner.expect_equal([report.host_differences for report in reports], [[]] * size, "differences of the host")
     texts = "\n".join(text for report in reports for text in report.convoy_differences)
@@ -73,7 +77,7 @@ def _tests() -> dict[str, object]:
     for module, size, faults in (("poll", 2, _POLL_FAULTS), ("gather", 4, _GATHER_FAULTS)):
         for fault in faults:
             test = functools.partial(_found, module, size, faults, fault)
-            tests[f"test_comparison_of_{module}s_tells_{fault or 'nothing_of_what_is_right'}"] = test
+            tests[f"test_comparison_of_{module}s_tells_{_TITLES.get(fault, fault)}"] = test
     return tests
 
 

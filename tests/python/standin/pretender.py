@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pretends to be convoy's hooks: torch does the work, and the logs look like convoy's. With a fault in PRETENDER_FAULT
-it does something that a host could tell, so that a test can show that the comparison tells it as well."""
+it does something that a host could tell, so that a test can show that the comparison tells it as well. "rounds" is no
+fault: the work is done by groups of convoy that were opened by hand, and their logs are the real ones."""
 
 from __future__ import annotations
 
@@ -14,12 +15,15 @@ import torch.distributed as dist
 
 _all_reduce, _all_gather = dist.all_reduce, dist.all_gather
 _fault = os.environ.get("PRETENDER_FAULT", "")
+_rounds: Any = None
 _logs: dict[str, list[dict[str, Any]]] = {}
 _names: dict[int, str] = {}
 _KEPT = 64
 
 
 def call_logs() -> dict[str, list[dict[str, Any]]]:
+    if _rounds is not None:
+        return _rounds.call_logs()  # type: ignore[no-any-return]
     return {name: list(calls[-_KEPT:]) for name, calls in _logs.items()}
 
 
@@ -32,6 +36,8 @@ def _log(group: Any, operation: str, given: list[Any], taken: list[Any]) -> None
 
 
 def _reduce(polls: list[int], group: Any) -> Any:
+    if _rounds is not None:
+        return _rounds.reduce(polls, group)
     states = torch.tensor(polls, dtype=torch.uint8)
     _all_reduce(states, op=dist.ReduceOp.MIN, group=group)
     result = states.tolist()
@@ -72,11 +78,19 @@ def _gather(original: Any, info: Any, device: Any, group: Any, use_all_reduce: b
 
     if info.dp_size * info.tp_size * info.cp_size != dist.get_world_size(group):
         return original(info, device, group, use_all_reduce)  # type: ignore[no-any-return]
+    mask = get_tp_group().active_ranks_cpu
+    if _rounds is not None:
+        given = info._get_local_tensor("cpu").tolist()
+        table = _rounds.gather(given, mask.tolist()[: dist.get_world_size(group)], info.tp_size * info.cp_size, group)
+        rows = torch.tensor(table, dtype=torch.int64)
+        if use_all_reduce:
+            rows[(rows == 0).all(dim=-1)] = info._get_fallback_tensor("cpu")
+        info._read(rows.view(info.dp_size, -1, rows.shape[-1])[:, 0, :])
+        return None
     local, rows = _gather_rows(info, group)
     fallback = info._get_fallback_tensor("cpu")
     if use_all_reduce or _fault == "zeros":
         rows[(rows == 0).all(dim=-1)] = fallback
-    mask = get_tp_group().active_ranks_cpu
     if mask.numel() >= len(rows) and _fault != "mask":
         rows[mask[: len(rows)] == 0] = fallback
     _log(group, "sync", [local], rows.tolist())
@@ -88,6 +102,11 @@ def _gather(original: Any, info: Any, device: Any, group: Any, use_all_reduce: b
 
 
 def register() -> None:
+    global _rounds
+    if _fault == "rounds":
+        from standin.rounds import Rounds
+
+        _rounds = Rounds(os.environ["CONVOY_LIBRARY"])
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     utils = "sglang.srt.disaggregation.utils"
