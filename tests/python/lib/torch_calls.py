@@ -13,10 +13,11 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 import convoy
 import convoy.torch
 import torch
-import torch.distributed as dist
+import torch.distributed
 from lib import gang
 from lib.runner import expect_equal
 
+dist: Any = torch.distributed  # without types in older releases
 _ROOT = Path(__file__).resolve().parents[3]
 LIBRARY = os.environ.setdefault("CONVOY_LIBRARY", str(_ROOT / "build" / "libconvoy.so.1"))
 DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -93,12 +94,12 @@ def reduces_in_place(member: gang.Member) -> None:
         def aim(*arguments: Any) -> None:
             raise AssertionError("the same tensor was set up again")
 
-        group._tensor_reducer.aim = aim
+        setattr(group._tensor_reducer, "aim", aim)
         for round_number in range(3):
             tensor.fill_(member.rank + round_number)
             expect_equal(group.all_reduce_min(tensor).tolist(), [round_number] * 3, f"round {round_number}")
             expect_equal(tensor.data_ptr(), before, "its memory")
-        del group._tensor_reducer.aim
+        delattr(group._tensor_reducer, "aim")
         expect_equal(group.all_reduce_min(tensor[:1]).tolist(), [2], "the same address, but shorter")
         expect_equal(group.all_reduce_min(tensor).tolist(), [2, 2, 2], "and longer again")
 
@@ -233,7 +234,8 @@ def fails_to_open(member: gang.Member) -> Any:
         refused = outcome(lambda: convoy.torch.open_group(context, sync_inner=3 if is_bad else 0))
         diverged = outcome(lambda: convoy.torch.open_group(context, blob_bytes_max=32768 if is_bad else 0))
         foreign = outcome(lambda: convoy.torch.agree(None, OSError("no such thing") if is_bad else None))
-        unknown = outcome(lambda: convoy.torch.open_group(context, **({"nonsense": 1} if is_bad else {})))
+        nonsense: Any = {"nonsense": 1} if is_bad else {}
+        unknown = outcome(lambda: convoy.torch.open_group(context, **nonsense))
         left = [m.name for m in context._members if m._inner is not None]
         expect_equal(convoy.torch.open_group(context).all_reduce_min([member.rank]), [0], "the process group goes on")
     return {"refused": refused, "diverged": diverged, "foreign": foreign, "unknown": unknown, "left": left}
