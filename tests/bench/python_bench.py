@@ -92,7 +92,8 @@ def convoy_call(case: str, ranks: int, group: convoy.torch.TorchGroup) -> Callab
     def gather(row: List[int]) -> Any:
         return group.gather_row(row, table).tolist()
 
-    return gather if case.startswith("row") else group.all_reduce_min
+    reduce: Callable[[List[int]], Any] = group.all_reduce_min
+    return gather if case.startswith("row") else reduce
 
 
 def block(call: Callable[[List[int]], Any], mine: List[List[int]], results: List[Any], calls: int) -> List[int]:

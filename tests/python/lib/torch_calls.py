@@ -109,18 +109,19 @@ def refuses_tensors(member: gang.Member) -> None:
     with opened_context() as context:
         group = convoy.torch.open_group(context, schema="sglang-8")
         wide = torch.tensor([1, 256], dtype=torch.int64)
-        refused = [lambda: group.all_reduce_min(torch.zeros(3)), lambda: group.all_reduce_min(wide),
-                   lambda: group.all_reduce_min(torch.zeros(1, dtype=torch.uint8).expand(3)),
-                   lambda: group.all_reduce_min(torch.tensor([5], dtype=torch.uint8)),
-                   lambda: group.gather_row([0] * WIDTH, torch.zeros(WIDTH * member.size)),
-                   lambda: group.gather_row([0] * WIDTH, torch.zeros(WIDTH, dtype=torch.int64)),
-                   lambda: group.gather_row([0] * (WIDTH - 1)), lambda: group.gather_row([2**63] + [0] * (WIDTH - 1))]
-        for number, call in enumerate(refused):
-            try:
-                call()
-            except convoy.InvalidArgument:
-                continue
-            raise AssertionError(f"call {number} was not refused")
+        refused: List[Tuple[Callable[[], Any], str]] = [
+            (lambda: group.all_reduce_min(torch.zeros(3)), "float32"),
+            (lambda: group.all_reduce_min(wide), "256"),
+            (lambda: group.all_reduce_min(torch.zeros(1, dtype=torch.uint8).expand(3)), "expanded"),
+            (lambda: group.all_reduce_min(torch.tensor([5], dtype=torch.uint8)), "5"),
+            (lambda: group.gather_row([0] * WIDTH, torch.zeros(WIDTH * member.size)), "float32"),
+            (lambda: group.gather_row([0] * WIDTH, torch.zeros(WIDTH, dtype=torch.int64)), "8 elements"),
+            (lambda: group.gather_row([0] * (WIDTH - 1)), "8 integers"),
+            (lambda: group.gather_row([2**63] + [0] * (WIDTH - 1)), "64 bits"),
+            (lambda: group.gather_row(torch.zeros(WIDTH - 1, dtype=torch.int64)), "7 values")]
+        for call, word in refused:
+            name, text, _ = outcome(call)
+            expect_equal((name, word in text), ("InvalidArgument", True), f"what is refused: {text}")
         expect_equal(wide.tolist(), [1, 256], "what was refused is as it was")
         expect_equal(group.all_reduce_min([3, member.rank]), [3, 0], "the round after that")
 
@@ -228,7 +229,7 @@ def fails_to_load(member: gang.Member, bad: int, others_open: bool) -> Any:
 
 
 def fails_to_open(member: gang.Member) -> Any:
-    """Rank 1 is refused at once; then its options differ; then it fails for a reason of another package."""
+    """Rank 1 is refused at once; its options differ; it fails for reasons of its own before, in, and after the open."""
     is_bad = member.rank == 1
     with opened_context() as context:
         refused = outcome(lambda: convoy.torch.open_group(context, sync_inner=3 if is_bad else 0))
@@ -236,9 +237,19 @@ def fails_to_open(member: gang.Member) -> Any:
         foreign = outcome(lambda: convoy.torch.agree(None, OSError("no such thing") if is_bad else None))
         nonsense: Any = {"nonsense": 1} if is_bad else {}
         unknown = outcome(lambda: convoy.torch.open_group(context, **nonsense))
+        make = context._make_group
+
+        def make_and_fail(*arguments: Any) -> Any:
+            make(*arguments).close()
+            raise OSError("too late")
+
+        if is_bad:
+            setattr(context, "_make_group", make_and_fail)
+        late = outcome(lambda: convoy.torch.open_group(context))
+        setattr(context, "_make_group", make)
         left = [m.name for m in context._members if m._inner is not None]
         expect_equal(convoy.torch.open_group(context).all_reduce_min([member.rank]), [0], "the process group goes on")
-    return {"refused": refused, "diverged": diverged, "foreign": foreign, "unknown": unknown, "left": left}
+    return {"refused": refused, "diverged": diverged, "foreign": foreign, "unknown": unknown, "late": late, "left": left}
 
 
 def when_waiting(group: Any, then: Callable[[], Any]) -> threading.Thread:

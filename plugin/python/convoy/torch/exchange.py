@@ -79,13 +79,14 @@ class Exchange:
 
     def finish(self, failure: Optional[BaseException]) -> None:
         """The last exchange: returns when no rank has failed. Else all raise the class of the first rank that has."""
-        if self._ended is not None:
-            raise self._ended
-        if failure is None:
-            self._trade(_Frame(_DONE, 0, b""), None)
-        else:
-            status, text = _describe(failure)
-            self._trade(_Frame(_FAILED, status, text), failure)
+        try:
+            if failure is None:
+                self._trade(_Frame(_DONE, 0, b""), None)
+            else:
+                status, text = _describe(failure)
+                self._trade(_Frame(_FAILED, status, text), failure)
+        finally:
+            self._group = None  # a callback of the plugin's may keep this object until a garbage collection
 
     def _trade(self, mine: _Frame, own: Optional[BaseException]) -> List[_Frame]:
         if self._ended is not None:
