@@ -45,7 +45,7 @@ FASTER = {2: 30, 4: 50, 8: 50}
 ADDED_US = 3.0
 WIDTH = 8
 PATTERNS = 16
-BATCH = 1000  # calls of a group of one that are timed together
+BATCH = 1000  # calls of one way in a group of one, before the next way's
 LIMIT_S = 300.0
 
 Work = Tuple[List[List[List[int]]], List[Any]]  # inputs [pattern][rank], results [pattern]
@@ -55,8 +55,8 @@ def make_work(case: str, ranks: int) -> Work:
     """Alike in every process."""
     kind, n = case.split(":")
     rng = random.Random(20240607)
-    pick = (lambda: rng.randrange(8192)) if kind == "row" else (lambda: rng.choice((1, 2, 2, 2, 3, 3, 3)))
-    inputs = [[[pick() for _ in range(int(n))] for _ in range(ranks)] for _ in range(PATTERNS)]
+    values = range(8192) if kind == "row" else (1, 2, 2, 2, 3, 3, 3)
+    inputs = [[[rng.choice(values) for _ in range(int(n))] for _ in range(ranks)] for _ in range(PATTERNS)]
     if kind == "row":
         return inputs, inputs
     return inputs, [[min(states) for states in zip(*lists)] for lists in inputs]
@@ -145,7 +145,8 @@ def one_rank(member: gang.Member, repeats: int, calls: int) -> Dict[str, List[Li
 
 
 def alone(member: gang.Member, repeats: int, batch: int) -> Dict[str, float]:
-    """Microseconds of a whole call in a group of one member, by the way it is called."""
+    """Microseconds of a whole call in a group of one member, by the way it is called: the median of single calls, with
+    what reading the clock costs."""
     import convoy
     import convoy.torch
     import torch
@@ -162,14 +163,15 @@ def alone(member: gang.Member, repeats: int, batch: int) -> Dict[str, float]:
             "list of 64 to list": lambda: group.all_reduce_min(states),
             "gather_row(list, out)": lambda: group.gather_row(states[:WIDTH], out)}
         gc.disable()
-        times: Dict[str, List[float]] = {way: [] for way in ways}
+        times: Dict[str, List[int]] = {way: [] for way in ways}
+        now = time.perf_counter_ns
         for _ in range(repeats):
             for way, call in ways.items():
-                start = time.perf_counter_ns()
                 for _ in range(batch):
+                    start = now()
                     call()
-                times[way].append((time.perf_counter_ns() - start) / batch / 1e3)
-    return {way: statistics.median(values) for way, values in times.items()}
+                    times[way].append(now() - start)
+    return {way: statistics.median(values) / 1e3 for way, values in times.items()}
 
 
 # -- figures and bars ------------------------------------------------------------------------------------------------

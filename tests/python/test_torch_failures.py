@@ -112,6 +112,22 @@ def test_a_rank_that_does_not_come_is_named_to_those_that_wait() -> None:
         _check_seen(_notes(folder, [0, 2]), "TimedOut")
 
 
+def _dies_before_an_open(member: gang.Member, folder: str) -> None:
+    if member.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with calls.opened_context() as context:
+        started = time.monotonic()
+        name, text, _ = calls.outcome(lambda: convoy.torch.open_group(context))
+        _note(folder, member.rank, {"kind": name, "text": text, "seconds": time.monotonic() - started})
+
+
+def test_a_rank_that_dies_before_the_open_ends_the_open_of_all() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        runner.expect_raises(gang.GangError, lambda: gang.run(2, _dies_before_an_open, args=(folder,)))
+        seen = _notes(folder, [0])[0]
+    expect_equal((seen["kind"], seen["seconds"] < _DEADLINE_S), ("Unreachable", True), f"what the other saw: {seen}")
+
+
 # -- Ctrl-C ----------------------------------------------------------------------------------------------------------
 
 
