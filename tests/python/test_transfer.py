@@ -162,15 +162,17 @@ def test_arrays_and_tensors_of_every_type() -> None:
 
 def test_what_cannot_be_sent_is_refused_by_name() -> None:
     with engine_of() as engine:
-        for tensors, words in (
+        refused: List[Any] = [
             ({"a": 3}, 'tensors["a"] is a int'),
             ({"a": [None, "text"]}, 'tensors["a"][1] is a str'),
             ({"a": ("float32", (3,), b"1")}, "tensors[0]"),
             ({"a": memoryview(b"abcd").cast("c")}, 'format "c"'),
-        ):
+        ]
+        for tensors, words in refused:
             failure = expect_raises(convoy.InvalidArgument, lambda: engine.stage("r", tensors))
             assert words in str(failure), str(failure)
-        for scalars in ("[1]", {"a": float("nan")}, {"a": object()}):
+        texts: List[Any] = ["[1]", {"a": float("nan")}, {"a": object()}]
+        for scalars in texts:
             expect_raises(convoy.InvalidArgument, lambda: engine.stage("r", {}, scalars))
         expect_equal(engine.figures().taken, 0, "what refused stages hold")
 
