@@ -15,7 +15,7 @@ from convoy._buffers import Text, nanoseconds
 from convoy._describe import describe
 from convoy.group import AllGather, Group
 from convoy.sync import Schema
-from convoy.transfer import Engine, PoolOptions
+from convoy.transfer import Engine, EngineOptions
 
 G = TypeVar("G", bound=Group)
 LogFunction = Callable[[int, str], None]
@@ -137,12 +137,12 @@ class Context:
         self._members.append(group)
         return group
 
-    def engine(self, options: Optional[PoolOptions] = None, **keywords: Any) -> Engine:
-        """Opens a transfer engine: its pool, its port, its threads. See ``convoy.transfer.PoolOptions`` for the options,
+    def engine(self, options: Optional[EngineOptions] = None, **keywords: Any) -> Engine:
+        """Opens a transfer engine: its pool, its port, its threads. See ``convoy.transfer.EngineOptions`` for the options,
         which may be given as keywords. Raises InvalidArgument, Unsupported, InitFailed, Limit, NoMemory."""
         if self._inner is None:
             raise errors.Closed("the context is closed")
-        engine = Engine(self._build, self._inner, self._timeout_ns, options or PoolOptions(**keywords))
+        engine = Engine(self._build, self._inner, self._timeout_ns, options or EngineOptions(**keywords))
         self._members.append(engine)
         return engine
 

@@ -1,25 +1,280 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Staged transfer: tensors from role to role."""
+"""Staged transfer: one request's tensors from role to role, through the pools of engines.
+
+    staged = engine.stage("r1", {"latents": tensor}, {"seed": 7})     # one copy; the tensor's memory is free again
+    engine.send(peer, staged)                                         # or hand staged.descriptor() to a broker
+
+    with other.accept() as loaded:                                    # in place, in the sender's pool
+        latents = loaded.tensors["latents"].torch()
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import json
+import weakref
+from ctypes import addressof, byref, c_size_t, c_uint64, c_void_p, sizeof
+from typing import Any, Dict, List, Optional, Sequence
 
+from convoy import _abi, errors
 from convoy._build import Build
+from convoy._buffers import Text, nanoseconds
+from convoy._describe import describe
+from convoy._engine_options import EngineOptions
+from convoy._figures import Answer, Completion, EngineInfo, PoolFigures
+from convoy._holding import Holding, Loaded, Staged
+from convoy._memory import Memory, memory_of
+from convoy._moves import Moves
+from convoy._raw import Piece, raw_of
+from convoy._reserve import reserve
+from convoy._transfers import STATES, Sent, Slot, Transfer, TransferResult, name_of
+from convoy._views import Tensor
+from convoy.peers import Peer, PeerInfo
+
+PoolOptions = EngineOptions
+_COMPLETIONS = 64
 
 
-@dataclass
-class PoolOptions:
-    pass
+class Engine(Moves):
+    """A pool and its peers. Made by ``Context.engine``; a context manager. Any thread may call it.
 
+    While a call waits, other Python threads run. Transfers are waited for in slices, so that Ctrl-C works; connect, query
+    and transfer_sync are not, and end within their own timeout.
+    """
 
-class Engine:
-    def __init__(self, build: Build, context: int, timeout_ns: int, options: PoolOptions) -> None:
-        pass
+    def __init__(self, build: Build, context: int, timeout_ns: int, options: EngineOptions) -> None:
+        self._inner: Optional[int] = None
+        self._build = build
+        self._timeout_ns = timeout_ns
+        self._has_device = options.device is not None
+        self._keep: List[Any] = []  # memory and functions of the caller's, until the close
+        self._live: "weakref.WeakSet[Transfer]" = weakref.WeakSet()
+        self._registered: List[Memory] = []
+        struct, out, error = options.build(self._keep), c_void_p(), _error()
+        status = build.transfer.engine_open(context, byref(struct), byref(out), byref(error))
+        if status != _abi.OK or out.value is None:
+            raise errors.make(status, error)
+        self._inner = out.value
+        self.session = self.info().session
+
+    # -- looking at it ------------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        return self._inner is None
+
+    def info(self) -> EngineInfo:
+        """State, session, pool. Never waits."""
+        info, error = _abi.EngineInfo(struct_size=sizeof(_abi.EngineInfo)), _error()
+        self._check(self._build.transfer.engine_info(self._alive(), byref(info), byref(error)), error)
+        return EngineInfo.from_struct(info)
+
+    def figures(self) -> PoolFigures:
+        """The pool in bytes and counts. Never waits."""
+        figures, error = _abi.EngineFigures(struct_size=sizeof(_abi.EngineFigures)), _error()
+        self._check(self._build.transfer.pool_figures(self._alive(), byref(figures), byref(error)), error)
+        return PoolFigures.from_struct(figures)
+
+    def fits(self, sizes: Sequence[int]) -> None:
+        """Returns if slots of these sizes fit together now. Raises PoolExhausted: not now; Limit: never."""
+        array, error = (c_uint64 * max(1, len(sizes)))(*sizes), _error()
+        status = self._build.transfer.pool_fits(self._alive(), array, len(sizes), byref(error))
+        self._check(status, error)
+
+    def resize(self, bytes: int) -> None:
+        """Goes on with a new pool of this size. What is staged, loaded or reserved keeps its memory until it is released.
+        Raises InvalidArgument, Limit (7 old pools are alive), NoMemory, BadState, Unsupported (memory of the caller's)."""
+        error = _error()
+        self._check(self._build.transfer.pool_resize(self._alive(), bytes, byref(error)), error)
+
+    def _describe(self, topic: int) -> str:
+        return describe(self._build.transfer.engine_describe, self._alive(), topic)
+
+    def stats(self) -> Dict[str, Any]:
+        """Counters and latency histograms."""
+        stats: Dict[str, Any] = json.loads(self._describe(_abi.TOPIC_STATS))
+        return stats
+
+    def dump(self) -> Dict[str, Any]:
+        """Pool, peers and transfers as they stand."""
+        dump: Dict[str, Any] = json.loads(self._describe(_abi.TOPIC_DUMP))
+        return dump
+
+    def timeline(self) -> Any:
+        """Phases of the last requests."""
+        return json.loads(self._describe(_abi.TOPIC_TIMELINE))
+
+    def trace(self) -> Any:
+        """The same for trace viewers (Chrome trace events)."""
+        return json.loads(self._describe(_abi.TOPIC_TRACE))
+
+    def prometheus(self) -> str:
+        """The counters as Prometheus text."""
+        return self._describe(_abi.TOPIC_PROMETHEUS)
+
+    # -- peers --------------------------------------------------------------------------------------------------------
+
+    def connect(self, session: str, timeout: Optional[float] = None) -> Peer:
+        """Connects to the engine of a session id; one that is connected already is returned. timeout: seconds, None for the
+        setting timeout_ms. Raises InvalidArgument, StaleEpoch (another incarnation is there now), Unauthenticated (another
+        secret), Unreachable, TimedOut, VersionMismatch, PeerLost, Limit, Unsupported or InitFailed (no UCX)."""
+        text, value, error = Text(session), c_uint64(), _error()
+        status = self._build.transfer.peer_connect(self._alive(), text.address, text.length,
+                                                   nanoseconds(timeout) or self._timeout_ns, byref(value), byref(error))
+        self._check(status, error)
+        return Peer(self, value.value, session)
+
+    def query(self, request: str, peer: Optional[Peer] = None, attempt: int = 0,
+              timeout: Optional[float] = None) -> Answer:
+        """What is known of a request here, or at a peer; attempt 0 = the latest. Raises Closed (a stale peer), TimedOut,
+        PeerLost."""
+        name = Text(request)
+        question = _abi.TransferQuery(struct_size=sizeof(_abi.TransferQuery), attempt=attempt, request=name.address,
+                                      request_length=name.length, peer=peer.value if peer is not None else 0)
+        answer, error = _abi.TransferAnswer(struct_size=sizeof(_abi.TransferAnswer)), _error()
+        status = self._build.transfer.query(self._alive(), byref(question), nanoseconds(timeout) or self._timeout_ns,
+                                            byref(answer), byref(error))
+        self._check(status, error)
+        return Answer(name_of(STATES, answer.state), answer.attempt, answer.status, bool(answer.is_drained),
+                      answer.transfer)
+
+    # -- slots, raw memory, completions -------------------------------------------------------------------------------
+
+    def reserve(self, request: str, sizes: Sequence[int], attempt: int = 0, prealloc: str = "first", slot_id: int = 0,
+                lease: Optional[float] = None) -> List[Slot]:
+        """Receive slots of these sizes for a request, all or none; 0 is legal and takes no memory.
+
+        prealloc: "first" (a preallocated slot that fits, else from the pool), "never" or "only". slot_id: that
+        preallocated one. lease: seconds until it must be filled. Raises PoolExhausted with ``retry_after_ms`` (0 = never),
+        Limit, NotFound (no such preallocated slot, or it is taken).
+        """
+        return reserve(self, request, sizes, attempt, prealloc, slot_id, lease)
+
+    def register(self, memory: Any, bytes: Optional[int] = None) -> Memory:
+        """Lets raw transfers read and write memory of the caller's: an address with its bytes, or a writable buffer or
+        tensor, which is kept. The same range again counts. Raises Busy: it overlaps another."""
+        span = self._span(memory, bytes)
+        error = _error()
+        self._check(self._build.transfer.memory_register(self._alive(), span.address, span.bytes, byref(error)), error)
+        self._registered.append(span)
+        return span
+
+    def deregister(self, memory: Any, bytes: Optional[int] = None) -> None:
+        """Takes one registration of this very range back. Raises Busy: it is read or written right now; InvalidArgument,
+        NotFound: it is not registered."""
+        span = self._span(memory, bytes)
+        error = _error()
+        self._check(self._build.transfer.memory_deregister(self._alive(), span.address, span.bytes, byref(error)), error)
+        for index, known in enumerate(self._registered):
+            if known[:2] == span[:2]:
+                del self._registered[index]
+                break
+
+    def _span(self, memory: Any, bytes: Optional[int]) -> Memory:
+        target = (memory, bytes) if isinstance(memory, int) and bytes is not None else memory
+        return memory_of(target, "memory", self._has_device)
+
+    def transfer_sync(self, peer: Peer, pieces: Optional[Sequence[Piece]] = None, source: int = 0, target: int = 0,
+                      bytes: int = 0, timeout: Optional[float] = None) -> None:
+        """Writes into a peer's memory and returns once it is there.
+
+        pieces: (source, target, bytes) each; or one of them as arguments. source: address in the own pool or in registered
+        memory. target: address in the peer's process, inside one live slot or registered there. Blocks up to ``timeout``
+        seconds, without slices. Raises NotFound (a target), InvalidArgument (a source), TimedOut, PeerLost, Limit.
+        """
+        raw, keep = raw_of(peer.value, [(source, target, bytes)] if pieces is None else pieces)
+        error = _error()
+        status = self._build.transfer.transfer_sync(self._alive(), byref(raw), nanoseconds(timeout) or self._timeout_ns,
+                                                    byref(error))
+        del keep
+        self._check(status, error)
+
+    def completions(self) -> List[Completion]:
+        """Transfers that ended since the last call, oldest first, each once; not those that were released. Never waits."""
+        self._ask_producers()
+        rows, count, error = (_abi.Completion * _COMPLETIONS)(), c_size_t(_COMPLETIONS), _error()
+        ended: List[Completion] = []
+        while count.value == _COMPLETIONS:
+            status = self._build.transfer.completions(self._alive(), addressof(rows), sizeof(_abi.Completion), _COMPLETIONS,
+                                                      byref(count), byref(error))
+            self._check(status, error)
+            ended += [Completion(r.transfer, r.status, name_of(STATES, r.state)) for r in rows[: count.value]]
+        return ended
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while completions wait; it stays the engine's: poll it only. Raises BadState: the
+        engine was opened without ``notify``."""
+        number = self.info().completion_fd
+        if number < 0:
+            raise errors.BadState("the engine was opened without notify")
+        return number
+
+    # -- its life -----------------------------------------------------------------------------------------------------
+
+    def _self(self) -> "Engine":
+        return self
+
+    def _alive(self) -> int:
+        if self._inner is None:
+            raise errors.Closed("the engine is closed")
+        return self._inner
+
+    def _check(self, status: int, error: _abi.Error) -> None:
+        if status != _abi.OK:
+            raise errors.make(status, error)
+
+    def _register(self, transfer: Transfer) -> None:
+        self._live.add(transfer)
+
+    def _ask_producers(self) -> None:
+        for transfer in list(self._live):
+            try:
+                transfer._ask()
+            except errors.ConvoyError:
+                pass  # among the completions
+            except Exception as failure:
+                if transfer._readiness is None or failure is not transfer._readiness.failure:
+                    raise
+
+    def _release_idle(self) -> None:
+        for transfer in list(self._live):
+            if transfer._is_idle():
+                transfer.release()
+
+    def _keep_until_close(self, what: Any) -> None:
+        self._keep.append(what)
 
     def _dead(self) -> None:
-        pass
+        """Its context has been closed."""
+        self._inner = None
+        self._keep, self._registered = [], []
+
+    def close(self, timeout: Optional[float] = None) -> None:
+        """Ends what is open and frees the pool; views that peers hold stay theirs. Again: no effect.
+
+        Transfers of this engine are released, but for those of which views are alive in this process.
+        timeout: seconds, None for the setting close_timeout_ms. Raises DrainTimeout: such views are held, or another thread
+        is inside a call; close again.
+        """
+        if self._inner is None:
+            return
+        self._release_idle()
+        error = _error()
+        self._check(self._build.transfer.engine_close(self._inner, nanoseconds(timeout), byref(error)), error)
+        self._dead()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<convoy.Engine %s, %s>" % (self.session, "closed" if self._inner is None else self.info().state)
 
 
-_unused: Any = None
+def _error() -> _abi.Error:
+    return _abi.Error(struct_size=sizeof(_abi.Error))
+
+
+__all__ = ["Answer", "Completion", "Engine", "EngineInfo", "EngineOptions", "Holding", "Loaded", "Memory", "Peer",
+           "PeerInfo", "PoolFigures", "PoolOptions", "Sent", "Slot", "Staged", "Tensor", "Transfer", "TransferResult"]

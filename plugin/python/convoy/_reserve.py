@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Receive slots, or why there are none."""
+
+from __future__ import annotations
+
+from ctypes import addressof, byref, c_uint64, sizeof
+from typing import TYPE_CHECKING, List, Optional, Sequence
+
+from convoy import _abi, errors
+from convoy._buffers import Text, nanoseconds
+from convoy._transfers import Slot
+
+if TYPE_CHECKING:
+    from convoy.transfer import Engine
+
+_PREALLOC = {"first": _abi.PREALLOC_FIRST, "never": _abi.PREALLOC_NEVER, "only": _abi.PREALLOC_ONLY}
+
+
+def reserve(engine: "Engine", request: str, sizes: Sequence[int], attempt: int, prealloc: str, slot_id: int,
+            lease: Optional[float]) -> List[Slot]:
+    """See ``Engine.reserve``."""
+    if prealloc not in _PREALLOC:
+        raise errors.InvalidArgument("prealloc is %r; allowed: %s" % (prealloc, ", ".join(_PREALLOC)))
+    if any(size < 0 for size in sizes):
+        raise errors.InvalidArgument("sizes is %r; 0 and more are allowed" % (list(sizes),))
+    name, count = Text(request), max(1, len(sizes))
+    array, rows = (c_uint64 * count)(*sizes), (_abi.ReservedSlot * count)()
+    question = _abi.Reserve(struct_size=sizeof(_abi.Reserve), attempt=attempt, request=name.address,
+                            request_length=name.length, bytes=addressof(array), count=len(sizes),
+                            prealloc=_PREALLOC[prealloc], slot_id=slot_id, lease_ns=nanoseconds(lease, "lease"))
+    answer = _abi.Reservation(struct_size=sizeof(_abi.Reservation), slots=addressof(rows),
+                              slot_stride=sizeof(_abi.ReservedSlot), slot_capacity=count)
+    error = _abi.Error(struct_size=sizeof(_abi.Error))
+    status = engine._build.transfer.reserve(engine._alive(), byref(question), byref(answer), byref(error))
+    if status != _abi.OK:
+        failure = errors.make(status, error)
+        setattr(failure, "retry_after_ms", answer.retry_after_ms)
+        raise failure
+    return [Slot(engine, row, request, size) for row, size in zip(rows[: answer.slot_count], sizes)]
