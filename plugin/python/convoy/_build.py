@@ -43,7 +43,7 @@ class Build:
 
     def versions(self) -> Dict[str, str]:
         """Each family's agreed version, or why it was refused."""
-        return {family: "%d.%d" % (answer.major, answer.minor) if answer.status == _abi.OK else _reason(answer)
+        return {family: "%d.%d" % (answer.major, answer.minor) if answer.status == _abi.OK else _reason(answer) or "not offered"
                 for family, answer in self.answers.items()}
 
 

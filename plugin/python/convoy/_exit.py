@@ -9,6 +9,7 @@ In a forked child closing does nothing: what was inherited belongs to the parent
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from typing import Any
 
@@ -32,4 +33,12 @@ def _close_all() -> None:
             pass
 
 
+def _after_fork() -> None:
+    """In a forked child: what is open belongs to the parent. Calls give Forked, closing does nothing."""
+    for context in list(_open):
+        context._after_fork()
+    _open.clear()
+
+
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_after_fork)

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from ctypes import addressof, byref, c_int64, c_uint64, c_uint8, sizeof
-from typing import Any, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from convoy import _abi, errors
-from convoy._buffers import as_type, integers
+from convoy._buffers import I32_MAX, U32_MAX, U64_MAX, as_type, integer, integers
+from convoy._callbacks import interrupted
 from convoy._rounds import Rounds
 from convoy._wait import SLICE_NS
 
@@ -54,35 +55,59 @@ class Gatherer:
             mask = as_type([1 if flag else 0 for flag in active], "active", "B")
             keep.append(mask.owner)
             call.active, call.active_count = mask.address or None, mask.count
-        call.mask_version, call.tag, call.votes = mask_version, tag, votes
+        call.mask_version, call.tag = integer(mask_version, "mask_version", 0, U64_MAX), integer(tag, "tag", 0, U64_MAX)
+        call.votes = integer(votes, "votes", 0, U32_MAX)
         call.policy = ((_abi.SYNC_WORLD if world_slot is not None else 0) | (_abi.SYNC_EXCHANGE if exchange else 0) |
                        (_abi.SYNC_ERRORS_AS_PRESENCE if errors_as_presence else 0))
-        call.slot = _abi.SYNC_SLOT_NONE if world_slot is None or world_slot < 0 else world_slot
+        slot = -1 if world_slot is None else integer(world_slot, "world_slot", -1, I32_MAX)
+        call.slot = _abi.SYNC_SLOT_NONE if slot < 0 else slot
         call.critical_flags = call.hint_flags = call.error_reason = 0
         return keep
 
     def __call__(self, timeout: Optional[float] = None) -> None:
         """Makes one round with ``row``. timeout: seconds, None for the group's. Raises as ``Group.gather``."""
-        rounds = self._rounds
-        if timeout is None:
-            timeout_ns, first = rounds._timeout_ns, rounds.first_slice
-        else:
-            timeout_ns = rounds.time_of(timeout)
-            first = c_uint64(min(SLICE_NS, timeout_ns))
-        if not rounds._lock.acquire(False):
-            rounds.enter()
+        rounds, me = self._rounds, object()
         try:
+            with rounds._mutex:
+                if rounds.owner is None:
+                    rounds.owner = me
+            if rounds.owner is not me:
+                rounds.refuse()
+            if timeout is None:
+                timeout_ns, first = rounds._timeout_ns, rounds.first_slice
+            else:
+                timeout_ns = rounds.time_of(timeout)
+                first = c_uint64(min(SLICE_NS, timeout_ns))
             status = self._gather(rounds._inner, self._call_ref, first, self._answer_ref, rounds._error_ref)
-            if status != 0:
+            if status != 0 or interrupted:
                 self._finish(status, timeout_ns)
         finally:
-            rounds._lock.release()
+            if rounds.owner is me:
+                rounds.owner = None
+
+    def _wait_for(self, operation: int) -> Callable[[int], int]:
+        rounds, gather_wait = self._rounds, self._rounds._build.sync.gather_wait
+        return lambda left: gather_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
 
     def _finish(self, status: int, timeout_ns: int) -> None:
         rounds = self._rounds
         operation = rounds.open_operation() if status == _abi.TIMED_OUT else 0
+        self._end(status, self._wait_for(operation), timeout_ns)
 
-        def wait(left: int) -> int:
-            return rounds._build.sync.gather_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
+    def _end(self, status: int, wait: Callable[[int], int], timeout_ns: int) -> None:
+        try:
+            self._rounds.finish(status, wait, timeout_ns)
+        except errors.ConvoyError:
+            self.answer.round = 0
+            raise
 
-        rounds.finish(status, wait, timeout_ns)
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Waits on for a round that a call left open (TimedOut, Canceled, KeyboardInterrupt); the tables have it then.
+        Raises as the call does, and Closed when nothing is open and another round was the last."""
+        timeout_ns = self._rounds.time_of(timeout)
+        self._rounds.alone(lambda: self._wait_alone(timeout_ns))
+
+    def _wait_alone(self, timeout_ns: int) -> None:
+        if not self._rounds.has_ended(self.answer.round):
+            wait = self._wait_for(self._rounds.open_operation())
+            self._end(wait(min(SLICE_NS, timeout_ns)), wait, timeout_ns)

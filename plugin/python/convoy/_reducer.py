@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from ctypes import addressof, byref, sizeof
-from typing import Optional
+from typing import Any, Callable, List, Optional
 
 from convoy import _abi, errors
-from convoy._buffers import address_of
+from convoy._buffers import ENTRIES_MAX, U64_MAX, address_of, integer
+from convoy._callbacks import interrupted
 from convoy._rounds import Rounds
 from convoy._wait import SLICE_NS
 
@@ -21,7 +22,7 @@ class Reducer:
 
     def __init__(self, rounds: Rounds, capacity: int, address_in: int = 0, address_out: int = 0) -> None:
         self._rounds = rounds
-        self.capacity = capacity
+        self.capacity = capacity = integer(capacity, "capacity", 0, ENTRIES_MAX)
         self._memory = bytearray(0 if address_in else max(1, capacity)), bytearray(0 if address_out else max(1, capacity))
         self.states = memoryview(self._memory[0])
         self.result = memoryview(self._memory[1])
@@ -38,59 +39,91 @@ class Reducer:
     def __call__(self, count: int, timeout: Optional[float] = None) -> None:
         """Makes one round of the first ``count`` states. timeout: seconds, None for the group's.
         Raises Diverged (members bring different counts), TimedOut, PeerLost, PeerFailed, Broken, InvalidArgument."""
-        rounds = self._rounds
-        if timeout is not None or count > self.capacity:
-            return self._call_slowly(count, timeout)
-        self._list.count = count
-        if not rounds._lock.acquire(False):
-            rounds.enter()
+        rounds, me = self._rounds, object()
         try:
+            with rounds._mutex:
+                if rounds.owner is None:
+                    rounds.owner = me
+            if rounds.owner is not me:
+                rounds.refuse()
+            if timeout is not None or not 0 <= count <= self.capacity:
+                return self._call_slowly(count, timeout)
+            self._list.count = count
             status = self._reduce(rounds._inner, self._call_ref, self._first, self._answer_ref, rounds._error_ref)
-            if status != 0:
+            if status != 0 or interrupted:
                 self._finish(status, rounds._timeout_ns)
         finally:
-            rounds._lock.release()
+            if rounds.owner is me:
+                rounds.owner = None
 
     def _call_slowly(self, count: int, timeout: Optional[float]) -> None:
-        if count > self.capacity:
-            raise errors.InvalidArgument("count is %d; this reducer has room for %d states" % (count, self.capacity))
+        if not 0 <= count <= self.capacity:
+            raise errors.InvalidArgument("count is %r; this reducer takes 0 to %d states" % (count, self.capacity))
         rounds, timeout_ns = self._rounds, self._rounds.time_of(timeout)
-        self._list.count = count
-        rounds.enter()
+        self._list.count, first = count, min(SLICE_NS, timeout_ns)
+        status = self._reduce(rounds._inner, self._call_ref, first, self._answer_ref, rounds._error_ref)
+        if status != 0 or interrupted:
+            self._finish(status, timeout_ns)
+
+    def round_of(self, states: Any, count: int, timeout: Optional[float], tag: int, digest: int) -> List[int]:
+        """Fills, calls and reads in one turn, so that no other thread writes in between. Raises ValueError when the states
+        are not ``count`` bytes: nothing was sent."""
+        rounds, me = self._rounds, object()
         try:
-            status = self._reduce(rounds._inner, self._call_ref, min(SLICE_NS, timeout_ns), self._answer_ref,
-                                  rounds._error_ref)
-            if status != 0:
-                self._finish(status, timeout_ns)
+            rounds.enter(me)
+            self.states[:count] = states
+            if tag != self._call.tag:
+                self.tag = tag
+            if digest != self._list.digest:
+                self.digest = digest
+            if timeout is not None:
+                self._call_slowly(count, timeout)
+            else:
+                self._list.count = count
+                status = self._reduce(rounds._inner, self._call_ref, self._first, self._answer_ref, rounds._error_ref)
+                if status != 0 or interrupted:
+                    self._finish(status, rounds._timeout_ns)
+            return self.result[:count].tolist()
         finally:
-            rounds.leave()
+            if rounds.owner is me:
+                rounds.owner = None
+
+    def _wait_for(self, operation: int) -> Callable[[int], int]:
+        rounds, reduce_wait = self._rounds, self._rounds._build.poll.reduce_wait
+        return lambda left: reduce_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
 
     def _finish(self, status: int, timeout_ns: int) -> None:
         rounds = self._rounds
         operation = rounds.open_operation() if status == _abi.TIMED_OUT else 0
+        self._end(status, self._wait_for(operation), timeout_ns)
 
-        def wait(left: int) -> int:
-            return rounds._build.poll.reduce_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
-
-        rounds.finish(status, wait, timeout_ns)
+    def _end(self, status: int, wait: Callable[[int], int], timeout_ns: int) -> None:
+        try:
+            self._rounds.finish(status, wait, timeout_ns)
+        except errors.ConvoyError:
+            self._answer.round = 0
+            raise
 
     def wait(self, timeout: Optional[float] = None) -> None:
-        """Waits on for a round that a call left open (TimedOut, Canceled, KeyboardInterrupt)."""
-        rounds = self._rounds
-        timeout_ns = rounds.time_of(timeout)
-        rounds.enter()
-        try:
-            operation = rounds.open_operation()
-            poll = rounds._build.poll
+        """Waits on for a round that a call left open (TimedOut, Canceled, KeyboardInterrupt); ``result`` has it then.
+        Raises as the call does, and Closed when nothing is open and another round was the last."""
+        timeout_ns = self._rounds.time_of(timeout)
+        self._rounds.alone(lambda: self._wait_alone(timeout_ns))
 
-            def wait(left: int) -> int:
-                return poll.reduce_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
+    def _wait_alone(self, timeout_ns: int) -> None:
+        if not self._rounds.has_ended(self._answer.round):
+            wait = self._wait_for(self._rounds.open_operation())
+            self._end(wait(min(SLICE_NS, timeout_ns)), wait, timeout_ns)
 
-            status = wait(min(SLICE_NS, timeout_ns))
-            if status != _abi.OK:
-                rounds.finish(status, wait, timeout_ns)
-        finally:
-            rounds.leave()
+    def wait_for_result(self, count: int, timeout: Optional[float]) -> List[int]:
+        """As wait(); returns the result of a round of ``count`` states."""
+        timeout_ns = self._rounds.time_of(timeout)
+
+        def alone() -> List[int]:
+            self._wait_alone(timeout_ns)
+            return self.result[:count].tolist()
+
+        return self._rounds.alone(alone)
 
     @property
     def tag(self) -> int:
@@ -99,7 +132,7 @@ class Reducer:
 
     @tag.setter
     def tag(self, tag: int) -> None:
-        self._call.tag = tag
+        self._call.tag = integer(tag, "tag", 0, U64_MAX)
 
     @property
     def digest(self) -> int:
@@ -108,9 +141,9 @@ class Reducer:
 
     @digest.setter
     def digest(self, digest: int) -> None:
-        self._list.digest = digest
+        self._list.digest = integer(digest, "digest", 0, U64_MAX)
 
     @property
     def round(self) -> int:
-        """Number of the last round that ended well."""
+        """Number of the last round; 0 when it did not end well."""
         return self._answer.round
