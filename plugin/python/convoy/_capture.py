@@ -106,8 +106,8 @@ class PollCapture:
     def _callback(self, cls: Any, function: Callable[[int, int], Any]) -> Any:
         def call(user: Any, list_index: int, entry: int) -> int:
             try:
-                answer: Any = run(lambda: function(list_index, entry))
-                number = int(answer)
+                ask: Callable[[], Any] = lambda: function(list_index, entry)
+                number = int(run(ask))
                 return number if I32_MIN <= number <= I32_MAX else I32_MAX  # neither is allowed; the plugin says so
             except BaseException as failure:  # it must not pass through the plugin's frames
                 self.failure = failure

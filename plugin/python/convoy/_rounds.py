@@ -176,8 +176,8 @@ class Operation:
     def wait(self, timeout: Optional[float] = None) -> Any:
         """The result. Raises as the blocking call does; after TimedOut and Canceled the operation is still open."""
         timeout_ns = self._rounds.time_of(timeout)
-        result: Any = self._rounds.alone(lambda: self._wait_alone(timeout_ns))
-        return result
+        wait: Callable[[], Any] = lambda: self._wait_alone(timeout_ns)
+        return self._rounds.alone(wait)
 
     def _wait_alone(self, timeout_ns: int) -> Any:
         value = self.value
