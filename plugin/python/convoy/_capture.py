@@ -27,12 +27,14 @@ def _moment(seconds: float) -> int:
 
 
 class PollCapture:
-    """A general poll call as structs; holds all that they point to until the call has ended."""
+    """A general poll call as structs; holds what they point to: the inputs until the call has started, the room for
+    results as long as it lives."""
 
     def __init__(self, rounds: Rounds, lists: Sequence[PollList], tag: int, votes: int, post_error: int,
                  error_row: Optional[int]) -> None:
         lists = list(lists)
-        self._keep: List[Any] = []
+        self._inputs: List[Any] = []
+        self._rooms: List[Any] = []
         self.failure: Optional[BaseException] = None
         self.lists = (_abi.PollList * max(1, len(lists)))()
         self.results = (_abi.PollListResult * max(1, len(lists)))()
@@ -53,11 +55,11 @@ class PollCapture:
 
     def _fill(self, row: _abi.PollList, given: PollList) -> None:
         name = Text(given.name)
-        self._keep.append(name)
+        self._inputs.append(name)
         row.name, row.name_length = name.address, name.length
         if given.states is not None:
             states = integers(given.states, "states")
-            self._keep.append(states.owner)
+            self._inputs.append(states.owner)
             row.states, row.state_stride, row.state_bytes = states.address or None, states.stride, states.item_bytes
             row.count = states.count
         elif given.count is not None:
@@ -84,7 +86,7 @@ class PollCapture:
             for stamp, (key, generation) in zip(stamps, pairs):
                 stamp.key, stamp.has_generation = integer(key, "key of a stamp", 0, U64_MAX), int(generation is not None)
                 stamp.generation = integer(generation or 0, "generation of a stamp", 0, U32_MAX)
-            self._keep.append(stamps)
+            self._inputs.append(stamps)
             row.stamps = addressof(stamps)
         if given.gate_deadlines is not None:
             moments = [_moment(seconds) for seconds in given.gate_deadlines]
@@ -95,7 +97,7 @@ class PollCapture:
             return None
         memory = as_type(values, what, code)
         self._check_length(what, memory.count, count)
-        self._keep.append(memory.owner)
+        self._inputs.append(memory.owner)
         return memory.address or None
 
     @staticmethod
@@ -114,15 +116,19 @@ class PollCapture:
                 return -1
 
         callback = cls(call)
-        self._keep.append(callback)
+        self._inputs.append(callback)
         return ctypes.cast(callback, ctypes.c_void_p)
 
     def _room(self, row: _abi.PollList, out: _abi.PollListResult, given: PollList) -> None:
         states = (c_uint8 * max(1, row.count))()
         out.states, out.states_capacity = addressof(states), row.count
-        self._keep.append(states)
+        self._rooms.append(states)
         if given.keyed:
             self.room_for_outcomes(out, 4 * row.count + 64)
+
+    def started(self) -> None:
+        """The plugin has captured the inputs, or refused them: the caller's memory is its own again."""
+        self._inputs.clear()
 
     def grow(self) -> bool:
         """Makes room for outcomes that were cut. True: there were some, and the result is to be asked for again."""
@@ -135,4 +141,4 @@ class PollCapture:
         outcomes = (_abi.PollOutcome * capacity)()
         out.outcomes, out.outcome_capacity = addressof(outcomes), capacity
         out.outcome_stride = sizeof(_abi.PollOutcome)
-        self._keep.append(outcomes)
+        self._rooms.append(outcomes)

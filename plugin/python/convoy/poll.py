@@ -187,6 +187,7 @@ class PollCalls(Rounds):
 
         def start() -> None:
             status = poll.reduce_start(self._inner, call, out, self._error_ref)
+            capture.started()
             if capture.failure is not None:
                 raise capture.failure
             if status != _abi.OK:
@@ -230,6 +231,7 @@ def reduce_two_level(first: PollCalls, second: PollCalls, states: Sequence[int],
 
     def start() -> None:
         status = poll.reduce2_start(first._inner, second._inner, call, out, first._error_ref)
+        capture.started()
         if status != _abi.OK:
             raise second.failure(status) if second._inner is None else first.failure(status)
 
