@@ -23,6 +23,7 @@ class Gatherer:
 
     def __init__(self, rounds: Rounds, slots: int, inner: int, width: int) -> None:
         self._rounds = rounds
+        self._operation = 0  # the last one that was left open
         self.slots, self.inner, self.width = slots, inner, width
         rows: Any = [(c_int64 * n)() for n in (width, slots * inner * width, slots * width)]
         self._memory = rows, (c_uint8 * (slots * inner))()
@@ -81,18 +82,37 @@ class Gatherer:
             status = self._gather(rounds._inner, self._call_ref, first, self._answer_ref, rounds._error_ref)
             if status != 0 or interrupted:
                 self._finish(status, timeout_ns)
+        except BaseException as failure:
+            self._is_left(failure, me)
+            raise
         finally:
             if rounds.owner is me:
                 rounds.owner = None
+
+    def _is_left(self, failure: BaseException, me: object) -> bool:
+        """Whether the call that this has ended left its round open, or complete with nobody to take it. For the owner."""
+        rounds = self._rounds
+        if isinstance(failure, errors.ConvoyError) or rounds.owner is not me:
+            return isinstance(failure, (errors.TimedOut, errors.Canceled))
+        try:
+            if rounds.has_ended(self.answer.round):
+                return True
+            operation = rounds.open_operation()
+        except errors.ConvoyError:  # closed meanwhile; what came first is what is raised
+            return False
+        if operation == 0 or operation == rounds._known:  # of another call, for which this one was Busy
+            return False
+        self._operation = rounds._known = operation
+        return True
 
     def _wait_for(self, operation: int) -> Callable[[int], int]:
         rounds, gather_wait = self._rounds, self._rounds._build.sync.gather_wait
         return lambda left: gather_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
 
     def _finish(self, status: int, timeout_ns: int) -> None:
-        rounds = self._rounds
-        operation = rounds.open_operation() if status == _abi.TIMED_OUT else 0
-        self._end(status, self._wait_for(operation), timeout_ns)
+        if status == _abi.TIMED_OUT or status == _abi.CANCELED:
+            self._operation = self._rounds._known = self._rounds.open_operation()
+        self._end(status, self._wait_for(self._operation), timeout_ns)
 
     def _end(self, status: int, wait: Callable[[int], int], timeout_ns: int) -> None:
         try:
@@ -109,5 +129,5 @@ class Gatherer:
 
     def _wait_alone(self, timeout_ns: int) -> None:
         if not self._rounds.has_ended(self.answer.round):
-            wait = self._wait_for(self._rounds.open_operation())
+            wait = self._wait_for(self._operation)
             self._end(wait(min(SLICE_NS, timeout_ns)), wait, timeout_ns)

@@ -22,6 +22,7 @@ class Reducer:
 
     def __init__(self, rounds: Rounds, capacity: int, address_in: int = 0, address_out: int = 0) -> None:
         self._rounds = rounds
+        self._operation = 0  # the last one that was left open
         self.capacity = capacity = integer(capacity, "capacity", 0, ENTRIES_MAX)
         self._memory = bytearray(0 if address_in else max(1, capacity)), bytearray(0 if address_out else max(1, capacity))
         self.states = memoryview(self._memory[0])
@@ -52,6 +53,9 @@ class Reducer:
             status = self._reduce(rounds._inner, self._call_ref, self._first, self._answer_ref, rounds._error_ref)
             if status != 0 or interrupted:
                 self._finish(status, rounds._timeout_ns)
+        except BaseException as failure:
+            self._is_left(failure, me)
+            raise
         finally:
             if rounds.owner is me:
                 rounds.owner = None
@@ -84,18 +88,38 @@ class Reducer:
                 if status != 0 or interrupted:
                     self._finish(status, rounds._timeout_ns)
             return self.result[:count].tolist()
+        except BaseException as failure:
+            if self._is_left(failure, me):
+                rounds._left_open = lambda left: self.wait_for_result(count, left)
+            raise
         finally:
             if rounds.owner is me:
                 rounds.owner = None
+
+    def _is_left(self, failure: BaseException, me: object) -> bool:
+        """Whether the call that this has ended left its round open, or complete with nobody to take it. For the owner."""
+        rounds = self._rounds
+        if isinstance(failure, errors.ConvoyError) or rounds.owner is not me:
+            return isinstance(failure, (errors.TimedOut, errors.Canceled))
+        try:
+            if rounds.has_ended(self._answer.round):
+                return True
+            operation = rounds.open_operation()
+        except errors.ConvoyError:  # closed meanwhile; what came first is what is raised
+            return False
+        if operation == 0 or operation == rounds._known:  # of another call, for which this one was Busy
+            return False
+        self._operation = rounds._known = operation
+        return True
 
     def _wait_for(self, operation: int) -> Callable[[int], int]:
         rounds, reduce_wait = self._rounds, self._rounds._build.poll.reduce_wait
         return lambda left: reduce_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
 
     def _finish(self, status: int, timeout_ns: int) -> None:
-        rounds = self._rounds
-        operation = rounds.open_operation() if status == _abi.TIMED_OUT else 0
-        self._end(status, self._wait_for(operation), timeout_ns)
+        if status == _abi.TIMED_OUT or status == _abi.CANCELED:
+            self._operation = self._rounds._known = self._rounds.open_operation()
+        self._end(status, self._wait_for(self._operation), timeout_ns)
 
     def _end(self, status: int, wait: Callable[[int], int], timeout_ns: int) -> None:
         try:
@@ -112,7 +136,7 @@ class Reducer:
 
     def _wait_alone(self, timeout_ns: int) -> None:
         if not self._rounds.has_ended(self._answer.round):
-            wait = self._wait_for(self._rounds.open_operation())
+            wait = self._wait_for(self._operation)
             self._end(wait(min(SLICE_NS, timeout_ns)), wait, timeout_ns)
 
     def wait_for_result(self, count: int, timeout: Optional[float]) -> List[int]:

@@ -38,6 +38,7 @@ class Rounds:
         self._error_ref = byref(self._error)
         self.report_address = addressof(self._report.struct)
         self.first_slice = c_uint64(min(SLICE_NS, timeout_ns))
+        self._known = 0  # the last operation whose call is known
         self._left_open: Optional[Callable[[Optional[float]], Any]] = None
 
     def enter(self, me: Optional[object] = None) -> None:
@@ -124,18 +125,22 @@ class Rounds:
         info = self._look()
         return info.operation == 0 and round != 0 and info.round == round
 
-    def _blocking(self, operation: "Operation", start: Callable[[], None], timeout: Optional[float]) -> Any:
-        """Starts and waits in one; what is left by an exception can be waited for by ``wait``."""
+    def _begin(self, operation: "Operation", start: Callable[[], None]) -> "Operation":
+        """Starts an operation. From then on ``wait`` finds it, also when the caller is interrupted before it has it."""
+        before, self._left_open = self._left_open, operation.wait
         try:
             self.alone(start)
-            return operation.wait(timeout)
         except BaseException:
-            self._left_open = operation.wait if operation.value else None
+            if operation.value == 0:
+                self._left_open = before
             raise
+        finally:
+            self._known = operation.value or self._known
+        return operation
 
     def wait(self, timeout: Optional[float] = None) -> Any:
-        """Waits on for the round of a blocking call that was left by an exception (TimedOut, Canceled, KeyboardInterrupt).
-        Returns and raises what that call would have. Raises Closed when there is none, or another round has followed."""
+        """Waits on for the round of a call that was left by an exception (TimedOut, Canceled, KeyboardInterrupt). Returns and
+        raises what that call would have. Raises Closed when there is none, or another round has followed."""
         wait = self._left_open
         if wait is None:
             raise errors.Closed("group \"%s\": no call of it was left open" % self.name)

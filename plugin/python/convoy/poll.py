@@ -155,16 +155,7 @@ class PollCalls(Rounds):
         reducer = self._reducer
         if count > reducer.capacity:
             reducer = self._reducer = Reducer(self, 2 * count)
-        try:
-            return reducer.round_of(data, count, timeout, tag, digest)
-        except (errors.TimedOut, errors.Canceled):
-            self._left_open = lambda left: reducer.wait_for_result(count, left)
-            raise
-        except errors.ConvoyError:
-            raise
-        except BaseException:  # Ctrl-C, or what a signal's handler raised
-            self._left_open = lambda left: reducer.wait_for_result(count, left)
-            raise
+        return reducer.round_of(data, count, timeout, tag, digest)
 
     def poll_start(self, lists: Sequence[PollList], tag: int = 0, votes: int = 0, post_error: int = 0,
                    error_row: Optional[int] = None) -> Operation:
@@ -175,8 +166,7 @@ class PollCalls(Rounds):
         this reason; peers get PeerFailed. Raises InvalidArgument, Busy, Limit, Broken, PeerLost.
         """
         operation, start = self._prepared(lists, tag, votes, post_error, error_row)
-        self.alone(start)
-        return operation
+        return self._begin(operation, start)
 
     def _prepared(self, lists: Sequence[PollList], tag: int, votes: int, post_error: int,
                   error_row: Optional[int]) -> Tuple[Operation, Callable[[], None]]:
@@ -207,7 +197,7 @@ class PollCalls(Rounds):
              post_error: int = 0) -> PollResult:
         """A round of up to eight lists: start and wait in one. See ``poll_start``."""
         operation, start = self._prepared(lists, tag, votes, post_error, None)
-        result: PollResult = self._blocking(operation, start, timeout)
+        result: PollResult = self._begin(operation, start).wait(timeout)
         return result
 
     def post_error(self, reason: int, timeout: Optional[float] = None) -> None:
@@ -215,7 +205,7 @@ class PollCalls(Rounds):
         PeerFailed with this reason; here it returns once they have it."""
         operation, start = self._prepared([], 0, 0, 0, reason)
         try:
-            self._blocking(operation, start, timeout)
+            self._begin(operation, start).wait(timeout)
         except errors.PeerFailed:
             pass
 

@@ -156,7 +156,7 @@ class SyncCalls(Rounds):
         """
         operation, start = self._prepared_gather(row, active, mask_version, tag, votes, world_slot, errors_as_presence,
                                                  exchange, 0, None)
-        result: GatherResult = self._blocking(operation, start, timeout)
+        result: GatherResult = self._begin(operation, start).wait(timeout)
         return result
 
     def gather_start(
@@ -176,8 +176,7 @@ class SyncCalls(Rounds):
         ``Group.poll_start``."""
         operation, start = self._prepared_gather(row, active, mask_version, tag, votes, world_slot, errors_as_presence,
                                                  exchange, post_error, error_row)
-        self.alone(start)
-        return operation
+        return self._begin(operation, start)
 
     def _prepared_gather(self, row: Optional[Sequence[int]], active: Optional[Sequence[int]], mask_version: int, tag: int,
                          votes: int, world_slot: Optional[int], errors_as_presence: bool, exchange: bool, post_error: int,
