@@ -138,6 +138,7 @@ class PollCapture:
         return bool(cut)
 
     def room_for_outcomes(self, out: _abi.PollListResult, capacity: int) -> None:
+        """Gives a result room for this many outcomes."""
         outcomes = (_abi.PollOutcome * capacity)()
         out.outcomes, out.outcome_capacity = addressof(outcomes), capacity
         out.outcome_stride = sizeof(_abi.PollOutcome)

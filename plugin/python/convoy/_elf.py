@@ -20,8 +20,7 @@ from convoy._digest import xxh64
 
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _MACHINE_NAMES = {3: "x86 (32 bits)", 40: "arm", 62: "x86-64", 183: "aarch64", 243: "riscv"}
-_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
-          stat.S_IFBLK: "a device"}
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 _GNU_BUILD_ID = 3
 _PT_LOAD, _PT_NOTE = 1, 4
 _ET_DYN = 3
@@ -69,6 +68,8 @@ def inspect(path: str) -> FileInfo:
             return _inspect(path, file)
     except FileNotFoundError:
         raise errors.NotFound("%s does not exist" % path) from None
+    except IsADirectoryError:
+        raise errors.BadFile("%s is a directory, no shared object" % path) from None
     except OSError as reason:
         raise errors.SystemFailure("%s cannot be read: %s" % (path, os.strerror(reason.errno or 0)),
                                    errno=reason.errno or 0) from reason

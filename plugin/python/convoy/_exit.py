@@ -18,10 +18,12 @@ _open: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def watch(context: Any) -> None:
+    """The context is to be closed when the interpreter ends."""
     _open.add(context)
 
 
 def forget(context: Any) -> None:
+    """The context has been closed."""
     _open.discard(context)
 
 
