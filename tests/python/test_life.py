@@ -196,21 +196,23 @@ def test_a_close_ends_an_open_in_another_thread() -> None:
 
 def test_a_context_is_not_freed_under_a_call() -> None:
     """What is inside holds the close up, be it in a round, in a look, or about to pass a handle that it has read."""
-    for kind in ("round", "look"):
+    for kind in ("round", "hot path", "look"):
         context = crew.plugin().context()
         group = context.group("one", 1, 0)
+        reducer = group.reducer(1)
         is_in, may_go, results = threading.Event(), threading.Event(), []
 
         def stay(*arguments: Any) -> int:
             is_in.set()
             may_go.wait(_LATE_S)
-            return 4 if kind == "round" else real(*arguments)
+            return 4 if kind == "round" else real_reduce(*arguments) if kind == "hot path" else real(*arguments)
 
-        real = group._build.core.group_info
+        real, real_reduce = group._build.core.group_info, reducer._reduce
+        calls = {"round": lambda: group.poll([PollList(read=stay, count=1)]), "hot path": lambda: reducer(1), "look": group.info}
 
         def work() -> None:
             try:
-                results.append(group.poll([PollList(read=stay, count=1)]) if kind == "round" else group.info())
+                results.append(calls[kind]())
             except convoy.Closed:
                 pass
 
@@ -218,6 +220,8 @@ def test_a_context_is_not_freed_under_a_call() -> None:
         try:
             if kind == "look":
                 group._build.core.group_info = stay
+            if kind == "hot path":
+                reducer._reduce = stay
             thread.start()
             assert is_in.wait(_LATE_S)
             expect_raises(convoy.DrainTimeout, lambda: context.close(0.3))
@@ -228,6 +232,25 @@ def test_a_context_is_not_freed_under_a_call() -> None:
             thread.join(_LATE_S)
         context.close()
         assert context.closed
+
+
+def test_no_member_has_a_handle_when_its_context_is_freed() -> None:
+    context = crew.plugin().context()
+    groups = [context.group("g%d" % i, 1, 0) for i in range(2)]
+    handles: List[Any] = []
+    core, real = context._build.core, context._build.core.context_close
+
+    def close(*arguments: Any) -> int:
+        handles.extend(group._inner for group in groups)
+        status: int = real(*arguments)
+        return status
+
+    core.context_close = close
+    try:
+        context.close()
+    finally:
+        core.context_close = real
+    expect_equal(handles, [None, None], "handles that a call could pass")
 
 
 def test_closing_races_with_calls() -> None:
@@ -278,6 +301,7 @@ def _second_thread(member: Member) -> Any:
     _wait_until(lambda: group.info().operation != 0)
     for call in (lambda: group.reduce([0]), lambda: group.poll([PollList([0])]), group.abandon, group.reopen):
         expect_raises(convoy.Busy, call)
+    assert group.owner is not None, "who was refused has let the other's turn go"
     end = time.monotonic() + 0.3
     while time.monotonic() < end:  # the interpreter is free while the other thread waits
         counted += 1
@@ -378,6 +402,52 @@ def test_wrong_options_are_refused() -> None:
                          "log_level": ("loud", None, []), "log": (5,)}.items():
         for value in values:
             expect_raises(convoy.InvalidArgument, lambda: plugin.context(**{name: value}))
+
+
+def test_counts_that_a_reducer_has_no_room_for() -> None:
+    with crew.plugin().context() as context:
+        group = context.group("one", 1, 0)
+        reducer = group.reducer(4)
+        for wrong in (-1, 5, 2**63, -(2**63), 2**70):
+            expect_raises(convoy.InvalidArgument, lambda: reducer(wrong))
+            expect_raises(convoy.InvalidArgument, lambda: reducer(wrong, 1.0))
+        for wrong in (-1, 2**40, None, "4", 1.0):
+            expect_raises(convoy.InvalidArgument, lambda: group.reducer(wrong))
+            expect_raises(convoy.InvalidArgument, lambda: group.poll([PollList(read=lambda n, e: 4, count=wrong or -1)]))
+        for name in ("tag", "digest"):
+            for wrong in (-1, 2**64, 1.0):
+                expect_raises(convoy.InvalidArgument, lambda: setattr(reducer, name, wrong))
+                expect_raises(convoy.InvalidArgument, lambda: group.reduce([1], **{name: wrong}))
+        for wrong in (None, "ab", [300], [-1], [1.5], 5, [2**70], [[1]], b"\7", [None], {4: 1, 9: 2}, 4.0):
+            expect_raises(convoy.InvalidArgument, lambda: group.reduce(wrong))
+        expect_equal([group.reduce(states) for states in ([4, True], bytearray(b"\4\1"), (4, 1), range(3))],
+                     [[4, 1], [4, 1], [4, 1], [0, 1, 2]], "what is right")
+
+
+def test_arrays_of_numpy_and_torch_in_every_layout() -> None:
+    try:
+        import numpy
+        import torch
+    except ImportError as reason:
+        raise runner.Skip(str(reason)) from None
+
+    with crew.plugin().context() as context:
+        group = context.group("one", 1, 0, schema="sglang-8")
+        for kind in (numpy.int8, numpy.uint8, numpy.int32, numpy.int64, numpy.bool_):
+            line = numpy.array([1, 0, 1, 1], kind)
+            for array in (line, line[::-1], line[::2], numpy.broadcast_to(line[:1], 5), line[:0]):
+                expected = [int(value) for value in array]
+                expect_equal(group.reduce(array), expected, "%r" % array)
+                expect_equal(group.poll([PollList(array)]).lists[0].states, expected, "%r" % array)
+        for dtype in (torch.int8, torch.uint8, torch.int32, torch.int64):
+            tensor = torch.tensor([1, 0, 4, 3], dtype=dtype)
+            for value in (tensor, tensor[::2], tensor[:1].expand(5), tensor[:0]):
+                expect_equal(group.reduce(value), value.tolist(), "%r" % value)
+                expect_equal(group.poll([PollList(value)]).lists[0].states, value.tolist(), "%r" % value)
+        row = group.gather(torch.tensor([7]).expand(8)).table[0][0]
+        expect_equal(row, [7] * 8, "one value seen eight times")
+        for wrong in (numpy.zeros((2, 2), numpy.int64), numpy.zeros(2), torch.zeros(2), torch.zeros((2, 2), dtype=torch.int64)):
+            expect_raises(convoy.InvalidArgument, lambda: group.poll([PollList(wrong)]))
 
 
 def test_memory_that_is_read_is_kept() -> None:

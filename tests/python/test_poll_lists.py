@@ -68,6 +68,18 @@ def test_a_key_that_a_member_lacks_is_bootstrapping_or_skipped() -> None:
             expect_equal(values[rank], ([4], outcomes), "rank %d" % rank)
 
 
+def _many_outcomes(member: Member) -> Any:
+    group = member.group(timeout=_LATE_S)
+    keys = list(range(1, 301)) if member.rank == 0 else []
+    for _ in range(2):
+        result = group.poll([PollList([3] * len(keys), keys=keys, keyed=True)]).lists[0]
+    return [o.key for o in result.outcomes]
+
+
+def test_outcomes_beyond_the_first_room_are_all_there() -> None:
+    expect_equal(crew.run(2, _many_outcomes), [list(range(1, 301))] * 2, "keys")
+
+
 def _late_keys(member: Member) -> Any:
     group = member.group(timeout=_LATE_S)
     known_from = (5, 6, 8, 12)[member.rank]

@@ -101,6 +101,7 @@ def _timeout(member: Member) -> Any:
     assert isinstance(failure, convoy.TimedOut) and isinstance(failure, TimeoutError) and failure.report is not None
     _is_sentence(failure)
     expect_equal([(m.rank, m.condition) for m in failure.report.members], [(3, "missing")], "report")
+    expect_equal(group._report.read(), None, "a report that was read already")
     expect_raises(convoy.Busy, lambda: group.reduce([4]))
     expect_equal(group.info().state, "stuck", "state")
     member.meet()

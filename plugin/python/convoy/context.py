@@ -15,7 +15,8 @@ from convoy import _abi, _build, _callbacks, _exit, errors
 from convoy._buffers import Text, nanoseconds
 from convoy._describe import read_bytes
 from convoy._life import Life, Turn
-from convoy.group import AllGather, Group
+from convoy._allgather import AllGather
+from convoy.group import Group
 from convoy.sync import Schema
 from convoy.transfer import Engine, PoolOptions
 

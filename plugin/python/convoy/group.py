@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar, Union
 
 from convoy import _abi, _callbacks, errors
+from convoy._allgather import AllGather, AllGatherCallback
 from convoy._buffers import I32_MAX, U32_MAX, U64_MAX, Text, integer, nanoseconds
 from convoy._build import Build
 from convoy._describe import read_bytes
@@ -21,7 +22,6 @@ from convoy.poll import PollCalls, PollFaults
 from convoy.reports import Report, ReportBuffer
 from convoy.sync import Schema, SyncCalls, schema_of
 
-AllGather = Callable[[bytes], Sequence[bytes]]
 MEMBERS_MAX = 1024
 _RETIRE_S = 0.2
 T = TypeVar("T")
@@ -131,7 +131,7 @@ class Group(PollCalls, SyncCalls, Rounds):
     def _open(self, options: _abi.GroupOptions, allgather: Optional[AllGather], timeout_ns: int) -> None:
         life, core, out, where = self._life, self._build.core, c_void_p(), byref(options)
         handle, error = byref(out), self._error_ref
-        gather = _AllGatherCallback(allgather, options.member_count) if allgather is not None else None
+        gather = AllGatherCallback(allgather, options.member_count) if allgather is not None else None
         if gather is not None:
             options.allgather = ctypes.cast(gather.function, c_void_p)
         try:
@@ -306,26 +306,3 @@ def _ids(members: Union[int, Sequence[int]]) -> List[int]:
     if not 1 <= len(ids) <= MEMBERS_MAX:
         raise errors.InvalidArgument("members has %d ranks; 1 to %d are allowed" % (len(ids), MEMBERS_MAX))
     return [integer(rank, "a rank of members", 0, I32_MAX) for rank in ids]
-
-
-class _AllGatherCallback:
-    """The host's all-gather as the plugin calls it. What it raises is kept and raised by the open."""
-
-    def __init__(self, gather: AllGather, members: int) -> None:
-        self.failure: Optional[BaseException] = None
-        self._gather = gather
-        self._members = members
-        self.function = _abi.AllgatherFn(self._call)
-
-    def _call(self, user: Any, mine: Any, size: int, all_out: Any) -> int:
-        try:
-            own = ctypes.string_at(mine, size)
-            parts = [bytes(memoryview(part)) for part in _callbacks.run(lambda: self._gather(own))]
-            if len(parts) != self._members or any(len(part) != size for part in parts):
-                raise errors.InvalidArgument("allgather gave %d parts of %s bytes; %d of %d are needed" % (
-                    len(parts), sorted({len(part) for part in parts}), self._members, size))
-            ctypes.memmove(all_out, b"".join(parts), size * self._members)
-        except BaseException as failure:
-            self.failure = failure
-            return -1
-        return 0
