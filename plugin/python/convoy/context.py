@@ -12,10 +12,10 @@ from ctypes import addressof, byref, c_void_p, sizeof
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from convoy import _abi, _build, _callbacks, _exit, errors
+from convoy._allgather import AllGather
 from convoy._buffers import Text, nanoseconds
 from convoy._describe import read_bytes
 from convoy._life import Life, Turn
-from convoy._allgather import AllGather
 from convoy.group import Group
 from convoy.sync import Schema
 from convoy.transfer import Engine, PoolOptions
