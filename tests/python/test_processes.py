@@ -205,7 +205,8 @@ def test_multiprocessing_in_all_of_its_ways() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.py"
         path.write_text(_SPAWN)
-        done = subprocess.run([sys.executable, str(path)], env=_environment(), text=True, capture_output=True, timeout=90, check=False)
+        done = subprocess.run([sys.executable, str(path)], env=_environment(), text=True, capture_output=True,
+                              timeout=90, check=False)
         expect_equal((done.returncode, done.stderr), (0, ""), "exit code and errors")
 
 

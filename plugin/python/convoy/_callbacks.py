@@ -36,4 +36,6 @@ def refuse_inside(what: str) -> None:
 def raise_interrupt() -> None:
     """Raises a Ctrl-C that was kept. Signals are the main thread's."""
     if interrupted and threading.current_thread() is threading.main_thread():
-        raise interrupted.pop()
+        failure = interrupted.pop()
+        interrupted.clear()  # one Ctrl-C may end several log lines of one call
+        raise failure
