@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import array
 import ctypes
+import operator
 from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
 from convoy import errors
 
-_INTEGER_FORMATS = "bBhHiIlLqQ?"
+_INTEGER_FORMATS = frozenset("bBhHiIlLqQ?")
+ENTRIES_MAX = 1 << 24  # of one list; the plugin's own limits are lower and depend on the group
+I32_MIN, I32_MAX, U32_MAX = -(1 << 31), (1 << 31) - 1, (1 << 32) - 1
+I64_MIN, I64_MAX, U64_MAX = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -27,19 +31,32 @@ class Memory:
     owner: Any
 
 
+def integer(value: Any, what: str, low: int, high: int) -> int:
+    """An integer within a range; ctypes would cut others to their lowest bits. Raises InvalidArgument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise errors.InvalidArgument("%s is %r; an integer is needed" % (what, value)) from None
+    if not low <= number <= high:
+        raise errors.InvalidArgument("%s is %d; %d to %d are allowed" % (what, number, low, high))
+    return number
+
+
 def _of_tensor(value: Any, what: str) -> Memory:
     if value.device.type != "cpu":
         raise errors.InvalidArgument("%s lies on device %s; it must be host memory" % (what, value.device))
     if value.dim() != 1 or value.is_floating_point() or value.is_complex():
         raise errors.InvalidArgument("%s must be a tensor of integers with one dimension, not %s of shape %s" % (
             what, value.dtype, tuple(value.shape)))
-    item = value.element_size()
-    return Memory(value.data_ptr(), item, value.numel(), item * (value.stride(0) if value.numel() else 1), value)
+    item, stride = value.element_size(), value.stride(0) if value.numel() else 1
+    if stride <= 0:  # one value seen many times: the plugin takes a stride of 0 for none given
+        value, stride = value.contiguous(), 1
+    return Memory(value.data_ptr(), item, value.numel(), item * stride, value)
 
 
 def _of_view(view: memoryview, what: str) -> Memory:
     if view.ndim != 1 or view.format.lstrip("@=<") not in _INTEGER_FORMATS:
-        raise errors.InvalidArgument("%s must hold integers in one dimension, not format \"%s\" in %d" % (
+        raise errors.InvalidArgument("%s must hold integers in one dimension, not format \"%s\" in %d dimensions" % (
             what, view.format, view.ndim))
     stride = view.strides[0] if view.strides else view.itemsize
     if view.readonly or not view.contiguous:  # ctypes gives no address of it
@@ -66,6 +83,8 @@ def integers(value: Any, what: str, code: str = "q") -> Memory:
 
 
 def _of_sequence(value: Sequence[int], what: str, code: str) -> Memory:
+    if isinstance(value, str):
+        raise errors.InvalidArgument("%s is a string; integers are needed" % what)
     try:
         copy = array.array(code, value)
     except (TypeError, OverflowError) as reason:
@@ -91,7 +110,10 @@ class Text:
     """A string for the plugin: UTF-8, with its length."""
 
     def __init__(self, text: Optional[str]) -> None:
-        data = b"" if text is None else text.encode("utf-8")
+        try:
+            data = b"" if text is None else text.encode("utf-8")
+        except (AttributeError, UnicodeEncodeError):
+            raise errors.InvalidArgument("%r is no text that can be written as UTF-8" % (text,)) from None
         self._buffer = ctypes.create_string_buffer(data) if text is not None else None
         self.address = ctypes.addressof(self._buffer) if self._buffer is not None else None
         self.length = len(data)
@@ -101,6 +123,10 @@ def nanoseconds(seconds: Optional[float], what: str = "timeout") -> int:
     """Seconds as the ABI takes times: None is its default, 0."""
     if seconds is None:
         return 0
-    if not 0 < seconds < 2**33:
+    try:
+        number = 0.0 if isinstance(seconds, (str, bytes)) else float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        number = 0.0
+    if not 0 < number < 2**33:
         raise errors.InvalidArgument("%s is %r; seconds above 0 are allowed, or None for the default" % (what, seconds))
-    return max(1, int(seconds * 1e9))
+    return max(1, int(number * 1e9))

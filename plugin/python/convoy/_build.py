@@ -13,7 +13,7 @@ import os
 from ctypes import byref, sizeof
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
-from convoy import _abi, _elf, errors
+from convoy import _abi, _elf, _mapped, errors
 
 TABLES: Tuple[Any, ...] = (_abi.CoreTable, _abi.PollTable, _abi.SyncTable, _abi.TransferTable)
 HOST_NAME = b"convoy for Python"
@@ -26,8 +26,9 @@ class Build:
 
     def __init__(self, file: _elf.FileInfo) -> None:
         self.file = file
+        _check_core(file)
         self.library, self.query = _map(file)
-        self.answers = _negotiate(self.query)
+        self.answers = _negotiate(file, self.query)
         refused = self.answers["core"]
         if refused.status != _abi.OK:
             raise errors.class_of(refused.status)("%s: %s" % (file.path, _reason(refused)), status=refused.status)
@@ -42,8 +43,29 @@ class Build:
 
     def versions(self) -> Dict[str, str]:
         """Each family's agreed version, or why it was refused."""
-        return {family: "%d.%d" % (answer.major, answer.minor) if answer.status == _abi.OK else _reason(answer)
+        return {family: "%d.%d" % (answer.major, answer.minor) if answer.status == _abi.OK else _reason(answer) or "not offered"
                 for family, answer in self.answers.items()}
+
+
+def _version(text: str) -> Tuple[int, int]:
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+def _check_core(file: _elf.FileInfo) -> None:
+    """Refuses by the manifest alone a plugin that offers no core which this package can use."""
+    own = "%d.0 to %d.%d" % (_abi.CORE_MAJOR, _abi.CORE_MAJOR, _abi.CORE_MINOR)
+    try:
+        rows = [(_version(f["min"]), _version(f["max"])) for f in file.manifest["families"] if f["name"] == "core"]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise errors.BadFile("%s is corrupt: its manifest has a version that is not MAJOR.MINOR" % file.path) from None
+    if not rows:
+        raise errors.Unsupported("%s offers no family \"core\"" % file.path)
+    if any(low <= (_abi.CORE_MAJOR, _abi.CORE_MINOR) and high >= (_abi.CORE_MAJOR, 0) for low, high in rows):
+        return
+    cls = errors.TooNew if min(rows)[0] > (_abi.CORE_MAJOR, _abi.CORE_MINOR) else errors.TooOld
+    raise cls("%s offers core %s; this package uses core %s" % (
+        file.path, ", ".join("%d.%d to %d.%d" % (*low, *high) for low, high in rows), own))
 
 
 def _reason(answer: _abi.FamilyAnswer) -> str:
@@ -62,40 +84,34 @@ def _map(file: _elf.FileInfo) -> Tuple[Any, Any]:
         try:
             library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
         except OSError as reason:
-            raise errors.InitFailed("the dynamic linker says: %s" % reason) from None
+            raise errors.InitFailed("%s: the dynamic linker says: %s" % (path, reason)) from None
         try:
             query = library.convoy_query
         except AttributeError:
             raise errors.NoEntry("%s has no %s" % (file.path, _abi.QUERY_SYMBOL)) from None
         query.restype, query.argtypes = _abi.QUERY_RESULT, _abi.QUERY_ARGUMENTS
-        if _mapped_build_id(query) == file.build_id:
+        if _mapped.build_id(query) == file.build_id:
             return library, query
     raise errors.InitFailed("another build is mapped under the name %s; load this one under a name of its own" % file.path)
 
 
-def _ask(query: Any, requests: Any, answers: Any) -> _abi.PluginInfo:
+def _ask(file: _elf.FileInfo, query: Any, requests: Any, answers: Any) -> None:
     host = _abi.HostInfo(struct_size=sizeof(_abi.HostInfo), name_length=len(HOST_NAME))
     name = ctypes.create_string_buffer(HOST_NAME)
     host.name = ctypes.addressof(name)
     plugin = _abi.PluginInfo(struct_size=sizeof(_abi.PluginInfo))
-    if requests is not None:
-        host.families, host.family_count = ctypes.addressof(requests), len(requests)
-        host.family_stride = sizeof(_abi.FamilyRequest)
-        plugin.answers, plugin.answer_capacity = ctypes.addressof(answers), len(answers)
-        plugin.answer_stride = sizeof(_abi.FamilyAnswer)
+    host.families, host.family_count = ctypes.addressof(requests), len(requests)
+    host.family_stride = sizeof(_abi.FamilyRequest)
+    plugin.answers, plugin.answer_capacity = ctypes.addressof(answers), len(answers)
+    plugin.answer_stride = sizeof(_abi.FamilyAnswer)
     error = _abi.Error(struct_size=sizeof(_abi.Error))
     status = query(byref(host), byref(plugin), byref(error))
     if status != _abi.OK:
-        raise errors.make(status, error)
-    return plugin
+        words = error.text.decode("utf-8", "replace") or "without a reason"
+        raise errors.InitFailed("%s: its %s gives status %d: %s" % (file.path, _abi.QUERY_SYMBOL, status, words))
 
 
-def _mapped_build_id(query: Any) -> str:
-    plugin = _ask(query, None, None)
-    return ctypes.string_at(plugin.build_id, plugin.build_id_length).decode("ascii")
-
-
-def _negotiate(query: Any) -> Dict[str, _abi.FamilyAnswer]:
+def _negotiate(file: _elf.FileInfo, query: Any) -> Dict[str, _abi.FamilyAnswer]:
     """Asks for every family as this package knows it: one major, every minor of it."""
     requests = (_abi.FamilyRequest * len(TABLES))()
     answers = (_abi.FamilyAnswer * len(TABLES))()
@@ -104,7 +120,10 @@ def _negotiate(query: Any) -> Dict[str, _abi.FamilyAnswer]:
         request.name, request.name_length = ctypes.addressof(name), len(cls.FAMILY)
         request.major_min, request.minor_min = cls.MAJOR, 0
         request.major_max, request.minor_max = cls.MAJOR, cls.MINOR
-    _ask(query, requests, answers)
+    _ask(file, query, requests, answers)
+    for answer in answers:
+        if answer.status == _abi.OK and not answer.table:
+            answer.status, answer.reason = _abi.INIT_FAILED, b"it was agreed on, but there is no table"
     return {cls.FAMILY: answer for cls, answer in zip(TABLES, answers)}
 
 

@@ -9,6 +9,7 @@ In a forked child closing does nothing: what was inherited belongs to the parent
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from typing import Any
 
@@ -17,10 +18,12 @@ _open: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def watch(context: Any) -> None:
+    """The context is to be closed when the interpreter ends."""
     _open.add(context)
 
 
 def forget(context: Any) -> None:
+    """The context has been closed."""
     _open.discard(context)
 
 
@@ -32,4 +35,12 @@ def _close_all() -> None:
             pass
 
 
+def _after_fork() -> None:
+    """In a forked child: what is open belongs to the parent. Calls give Forked, closing does nothing."""
+    for context in list(_open):
+        context._after_fork()
+    _open.clear()
+
+
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_after_fork)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from functools import partial
 from typing import Any, Dict, List, Optional, Union
 
 from convoy import _abi, _views, errors
@@ -45,7 +46,7 @@ class Holding(Transfer):
         """All that is known of it, tensors by address. Raises BadState: it is not there yet."""
         self._check_held()
         if self._payload is None:
-            self._payload = _views.read(self._engine._build.transfer.payload, self._engine._alive(), self.value)
+            self._payload = _views.read(partial(self._engine._use, "payload"), self.value)
             self._request = self._payload.request
         return self._payload
 
@@ -87,10 +88,8 @@ class Staged(Holding):
         forms = {"binary": _abi.DESCRIPTOR_BINARY, "json": _abi.DESCRIPTOR_JSON}
         if form not in forms:
             raise errors.InvalidArgument("form is %r; allowed: binary, json" % (form,))
-        engine = self._engine
-        inner = engine._alive()
-        text = read_bytes(
-            lambda buffer, error: engine._build.transfer.descriptor(inner, self.value, forms[form], buffer, error))
+        use = self._engine._use
+        text = read_bytes(lambda buffer, error: use("descriptor", self.value, forms[form], buffer, error))
         return text.decode("utf-8") if form == "json" else text
 
 

@@ -26,7 +26,7 @@ class Moves:
     _build: Build
     _has_device: bool
 
-    def _alive(self) -> int:
+    def _use(self, slot: str, *arguments: Any) -> int:
         raise NotImplementedError
 
     def _self(self) -> "Engine":
@@ -61,7 +61,7 @@ class Moves:
         stage = StageRequest(request, tensors, scalars, attempt, checksum, inline, stream, event, ready, timeout, lease,
                              self._has_device)
         value, error = c_uint64(), _error()
-        status = self._build.transfer.stage_start(self._alive(), byref(stage.struct), byref(value), byref(error))
+        status = self._use("stage_start", byref(stage.struct), byref(value), byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
         return Staged(self._self(), value.value, request, stage.owners, stage.readiness)
@@ -94,7 +94,7 @@ class Moves:
             stage = StageRequest(request, tensors, scalars, attempt, checksum, inline, stream, event, ready, timeout, lease,
                                  self._has_device)
         value, error = c_uint64(), _error()
-        status = self._build.transfer.send_start(self._alive(), byref(stage.struct) if stage is not None else None,
+        status = self._use("send_start", byref(stage.struct) if stage is not None else None,
                                                  byref(send.struct), byref(value), byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
@@ -124,7 +124,7 @@ class Moves:
         load = LoadRequest(None, request, peer, None, copy, destination, stream, event, timeout, path, retries,
                            self._has_device)
         value, error = c_uint64(), _error()
-        status = self._build.transfer.accept_start(self._alive(), byref(load.struct), byref(value), byref(error))
+        status = self._use("accept_start", byref(load.struct), byref(value), byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
         return Loaded(self._self(), value.value, request or "", load.owners)
@@ -148,7 +148,7 @@ class Moves:
         load = LoadRequest(descriptor, None, None, slot, copy, destination, stream, event, timeout, path, retries,
                            self._has_device)
         value, error = c_uint64(), _error()
-        status = self._build.transfer.load_start(self._alive(), byref(load.struct), byref(value), byref(error))
+        status = self._use("load_start", byref(load.struct), byref(value), byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
         return Loaded(self._self(), value.value, slot.request if slot is not None else "", load.owners)

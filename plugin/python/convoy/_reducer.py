@@ -3,106 +3,116 @@
 
 from __future__ import annotations
 
-from ctypes import addressof, byref, sizeof
-from typing import Optional
+from ctypes import addressof, sizeof
+from typing import Any, List, Optional
 
 from convoy import _abi, errors
-from convoy._buffers import address_of
+from convoy._buffers import ENTRIES_MAX, U64_MAX, address_of, integer
+from convoy._callbacks import interrupted
+from convoy._prepared import Prepared
 from convoy._rounds import Rounds
-from convoy._wait import SLICE_NS
 
 
-class Reducer:
+class Reducer(Prepared):
     """A positional reduce of one list with everything allocated before: the hot path.
 
     Write ``count`` states into ``states`` and call it; ``result`` then has as many. Both are memoryviews of one byte per
-    state. No object is made per call but the numbers that Python itself makes.
+    state. No object is made per call but the numbers that Python itself makes, and a token.
     """
 
-    def __init__(self, rounds: Rounds, capacity: int, address_in: int = 0, address_out: int = 0) -> None:
-        self._rounds = rounds
-        self.capacity = capacity
-        self.stamped = False  # whether there is a tag or a digest
-        self._memory = bytearray(0 if address_in else max(1, capacity)), bytearray(0 if address_out else max(1, capacity))
+    def __init__(self, rounds: Rounds, capacity: int) -> None:
+        self.capacity = capacity = integer(capacity, "capacity", 0, ENTRIES_MAX)
+        self._is_stamped = False  # whether there is a tag or a digest
+        self._place = 0, 0  # address and count of the tensor that the structs point to
+        self._memory = bytearray(max(1, capacity)), bytearray(max(1, capacity))
         self.states = memoryview(self._memory[0])
         self.result = memoryview(self._memory[1])
-        self._list = _abi.PollList(states=address_in or address_of(self._memory[0]), count=capacity)
-        self._out = _abi.PollListResult(states=address_out or address_of(self._memory[1]), states_capacity=capacity)
+        self._list = _abi.PollList(states=address_of(self._memory[0]), count=capacity)
+        self._out = _abi.PollListResult(states=address_of(self._memory[1]), states_capacity=capacity)
         self._call = _abi.PollCall(struct_size=sizeof(_abi.PollCall), lists=addressof(self._list), list_count=1,
                                    list_stride=sizeof(_abi.PollList))
         self._answer = _abi.PollResult(struct_size=sizeof(_abi.PollResult), lists=addressof(self._out), list_capacity=1,
                                        list_stride=sizeof(_abi.PollListResult), report=rounds.report_address)
-        self._answer_ref = byref(self._answer)
-        self._reduce = rounds.prepared(rounds._build.poll.reduce, self._call, self._answer)
-        self._acquire, self._release = rounds._lock.acquire, rounds._lock.release
+        poll = rounds._build.poll
+        super().__init__(rounds, poll.reduce, poll.reduce_wait, self._call, self._answer)
 
     def __call__(self, count: int, timeout: Optional[float] = None) -> None:
         """Makes one round of the first ``count`` states. timeout: seconds, None for the group's.
         Raises Diverged (members bring different counts), TimedOut, PeerLost, PeerFailed, Broken, InvalidArgument."""
-        if timeout is not None or count > self.capacity:
-            return self._call_slowly(count, timeout)
-        if not self._acquire(False):
-            self._rounds.enter()
+        rounds, me = self._rounds, object()
         try:
+            with rounds._mutex:
+                if rounds.owner is None:
+                    rounds.owner = me
+            if rounds.owner is not me:
+                rounds.refuse()
+            if not 0 <= count <= self.capacity:
+                raise errors.InvalidArgument("count is %r; this reducer takes 0 to %d states" % (count, self.capacity))
             self._list.count = count
-            status = self._reduce()
-            if status:
-                self._finish(status, self._rounds._timeout_ns)
+            if timeout is not None:
+                return self.run(timeout)
+            status = self._ready()
+            if status or interrupted:
+                self._finish(status, rounds._timeout_ns)
+        except BaseException as failure:
+            self._is_left(failure, me)
+            raise
         finally:
-            self._release()
+            if rounds.owner is me:
+                rounds.owner = None
 
-    def _call_slowly(self, count: int, timeout: Optional[float]) -> None:
-        if count > self.capacity:
-            raise errors.InvalidArgument("count is %d; this reducer has room for %d states" % (count, self.capacity))
-        rounds, timeout_ns = self._rounds, self._rounds.time_of(timeout)
-        reduce = rounds._build.poll.reduce
-        rounds.enter()
+    def round_of(self, states: Any, count: int, timeout: Optional[float], tag: int, digest: int) -> List[int]:
+        """Fills, calls and reads in one turn, so that no other thread writes in between. Raises ValueError when the states
+        are not ``count`` bytes: nothing was sent."""
+        rounds, me = self._rounds, object()
         try:
+            with rounds._mutex:
+                if rounds.owner is None:
+                    rounds.owner = me
+            if rounds.owner is not me:
+                rounds.refuse()
+            self.states[:count] = states
+            if tag or digest or self._is_stamped:
+                self.tag, self.digest = tag, digest
             self._list.count = count
-            status = reduce(rounds._inner, byref(self._call), min(SLICE_NS, timeout_ns), self._answer_ref, rounds._error_ref)
-            if status != 0:
-                self._finish(status, timeout_ns)
+            self.run(timeout)
+            return self.result[:count].tolist()
+        except BaseException as failure:
+            if self._is_left(failure, me):
+                rounds._left_open = lambda left: self.wait_for_result(count, left)
+            raise
         finally:
-            rounds.leave()
+            if rounds.owner is me:
+                rounds.owner = None
 
-    def _finish(self, status: int, timeout_ns: int) -> None:
-        rounds = self._rounds
-        operation = rounds.open_operation() if status == _abi.TIMED_OUT else 0
-
-        def wait(left: int) -> int:
-            return rounds._build.poll.reduce_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
-
-        rounds.finish(status, wait, timeout_ns)
-
-    def wait(self, timeout: Optional[float] = None) -> None:
-        """Waits on for a round that a call left open (TimedOut, Canceled, KeyboardInterrupt)."""
-        rounds = self._rounds
-        timeout_ns = rounds.time_of(timeout)
-        rounds.enter()
+    def round_at(self, source: int, item_bytes: int, stride: int, target: int, count: int, timeout: Optional[float]) -> None:
+        """Reads ``count`` integers at ``source`` and writes as many bytes at ``target``, both the caller's and maybe one.
+        Of a reducer that does nothing else."""
+        rounds, me = self._rounds, object()
         try:
-            operation = rounds.open_operation()
-            poll = rounds._build.poll
-
-            def wait(left: int) -> int:
-                return poll.reduce_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
-
-            status = wait(min(SLICE_NS, timeout_ns))
-            if status != _abi.OK:
-                rounds.finish(status, wait, timeout_ns)
+            rounds.enter(me)
+            place = (source, count) if source == target else (0, 0)
+            if place != self._place or place == (0, 0):
+                self._list.states, self._list.state_bytes, self._list.state_stride = source or None, item_bytes, stride
+                self._out.states, self._out.states_capacity, self._list.count = target or None, count, count
+                self._place = place
+            self.run(timeout)
+        except BaseException as failure:
+            self._is_left(failure, me)
+            raise
         finally:
-            rounds.leave()
+            if rounds.owner is me:
+                rounds.owner = None
 
-    def stamp(self, tag: int, digest: int) -> None:
-        """Sets what the members compare beside the count."""
-        self._call.tag, self._list.digest = tag, digest
-        self.stamped = tag != 0 or digest != 0
+    def wait_for_result(self, count: int, timeout: Optional[float]) -> List[int]:
+        """As wait(); returns the result of a round of ``count`` states."""
+        timeout_ns = self._rounds.time_of(timeout)
 
-    def aim(self, address_in: int, item_bytes: int, stride: int, address_out: int, capacity: int) -> None:
-        """Reads integers of ``item_bytes`` at another place, and writes bytes to another one, from the next call on.
-        Both places are the caller's and may be one."""
-        self._list.states, self._list.state_bytes, self._list.state_stride = address_in or None, item_bytes, stride
-        self._out.states, self._out.states_capacity = address_out or None, capacity
-        self.capacity = capacity
+        def alone() -> List[int]:
+            self._wait_alone(timeout_ns)
+            return self.result[:count].tolist()
+
+        return self._rounds.alone(alone)
 
     @property
     def tag(self) -> int:
@@ -111,7 +121,8 @@ class Reducer:
 
     @tag.setter
     def tag(self, tag: int) -> None:
-        self.stamp(tag, self._list.digest)
+        self._call.tag = integer(tag, "tag", 0, U64_MAX)
+        self._is_stamped = bool(self._call.tag or self._list.digest)
 
     @property
     def digest(self) -> int:
@@ -120,9 +131,10 @@ class Reducer:
 
     @digest.setter
     def digest(self, digest: int) -> None:
-        self.stamp(self._call.tag, digest)
+        self._list.digest = integer(digest, "digest", 0, U64_MAX)
+        self._is_stamped = bool(self._call.tag or self._list.digest)
 
     @property
     def round(self) -> int:
-        """Number of the last round that ended well."""
+        """Number of the last round; 0 when it did not end well."""
         return self._answer.round

@@ -31,7 +31,7 @@ def reserve(engine: "Engine", request: str, sizes: Sequence[int], attempt: int, 
     answer = _abi.Reservation(struct_size=sizeof(_abi.Reservation), slots=addressof(rows),
                               slot_stride=sizeof(_abi.ReservedSlot), slot_capacity=count)
     error = _abi.Error(struct_size=sizeof(_abi.Error))
-    status = engine._build.transfer.reserve(engine._alive(), byref(question), byref(answer), byref(error))
+    status = engine._use("reserve", byref(question), byref(answer), byref(error))
     if status != _abi.OK:
         failure = errors.make(status, error)
         setattr(failure, "retry_after_ms", answer.retry_after_ms)

@@ -16,7 +16,7 @@ VARIABLE = "CONVOY_LIBRARY"
 def find(path: "Optional[Union[str, os.PathLike[str]]]") -> str:
     """A path with a slash in it. An argument or CONVOY_LIBRARY that is set is the only candidate."""
     if path is not None:
-        return _given(os.fspath(path), "path")
+        return _given(os.fsdecode(path), "path")
     configured = os.environ.get(VARIABLE, "")
     if configured:
         return _given(configured, VARIABLE)

@@ -74,15 +74,14 @@ class Transfer:
 
     def _look(self, wait_ns: Optional[int], result: _abi.TransferResult, error: _abi.Error) -> int:
         engine, readiness = self._engine, self._readiness
-        table, inner = engine._build.transfer, engine._alive()
         if readiness is not None and readiness.is_open:
             readiness.ask()
             if wait_ns is not None and readiness.is_open:
                 wait_ns = min(wait_ns, READY_SLICE_NS)
         if wait_ns is None:
-            status = table.transfer_test(inner, self.value, byref(result), byref(error))
+            status = engine._use("transfer_test", self.value, byref(result), byref(error))
         else:
-            status = table.transfer_wait(inner, self.value, wait_ns, byref(result), byref(error))
+            status = engine._use("transfer_wait", self.value, wait_ns, byref(result), byref(error))
         if result.written_bytes and result.is_source_free:
             self._owners = None
         return status
@@ -151,7 +150,7 @@ class Transfer:
         Release it afterwards. Raises Closed after its release."""
         text, error = Text(reason), _error()
         engine = self._engine
-        status = engine._build.transfer.abort(engine._alive(), self.value, text.address, text.length, byref(error))
+        status = engine._use("abort", self.value, text.address, text.length, byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
 
@@ -168,7 +167,7 @@ class Transfer:
         if self._owners is not None or (self._readiness is not None and not self._readiness.is_over):
             engine._keep_until_close((self._owners, self._readiness))
         error = _error()
-        status = engine._build.transfer.release(engine._inner, self.value, byref(error))
+        status = engine._use("release", self.value, byref(error))
         if status not in (_abi.OK, _abi.CLOSED, _abi.FORKED):
             raise errors.make(status, error)
 
@@ -180,13 +179,13 @@ class Transfer:
         end = time.monotonic() + _SETTLE_S
         status = self._test_quietly(result, error)
         if status == _abi.IN_PROGRESS and not isinstance(self, Sent):
-            self._engine._build.transfer.abort(self._engine._inner, self.value, None, 0, byref(error))
+            self._engine._use("abort", self.value, None, 0, byref(error))
             while self._owners is not None and time.monotonic() < end:
                 self._test_quietly(result, error)
                 time.sleep(0.0005)
 
     def _test_quietly(self, result: _abi.TransferResult, error: _abi.Error) -> int:
-        status = self._engine._build.transfer.transfer_test(self._engine._inner, self.value, byref(result), byref(error))
+        status = self._engine._use("transfer_test", self.value, byref(result), byref(error))
         if result.written_bytes and result.is_source_free:
             self._owners = None
         if self._readiness is not None and status != _abi.IN_PROGRESS:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import addressof, byref, sizeof
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from convoy import _abi, _dtypes, errors
 
@@ -136,7 +136,7 @@ def _row(view: _abi.TensorView) -> Row:
                view.offset, view.list_index if view.flags & _abi.TENSOR_LISTED else None)
 
 
-def read(slot: _abi.Slot, inner: int, value: int) -> Payload:
+def read(call: Callable[..., int], value: int) -> Payload:
     """Asks for the payload of a transfer: once for its size, then for all of it. Raises BadState, Closed."""
     payload = _abi.Payload(struct_size=sizeof(_abi.Payload), tensor_stride=sizeof(_abi.TensorView),
                            list_stride=sizeof(_abi.TensorListEntry))
@@ -144,7 +144,7 @@ def read(slot: _abi.Slot, inner: int, value: int) -> Payload:
     views: Any = ()
     lists: Any = ()
     for _ in range(2):
-        status = slot(inner, value, byref(payload), byref(error))
+        status = call(value, byref(payload), byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
         if payload.tensor_count <= len(views) and payload.list_count <= len(lists):

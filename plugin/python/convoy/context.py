@@ -6,14 +6,17 @@ from __future__ import annotations
 import ctypes
 import json
 import logging
+import time
 import warnings
 from ctypes import addressof, byref, c_void_p, sizeof
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Type, TypeVar, Union
 
-from convoy import _abi, _build, _exit, errors
+from convoy import _abi, _build, _callbacks, _exit, errors
+from convoy._allgather import AllGather
 from convoy._buffers import Text, nanoseconds
-from convoy._describe import describe
-from convoy.group import AllGather, Group
+from convoy._describe import read_bytes
+from convoy._life import Life, Turn
+from convoy.group import Group
 from convoy.sync import Schema
 from convoy.transfer import Engine, EngineOptions
 
@@ -31,7 +34,11 @@ def _to_logger(level: int, text: str) -> None:
 
 def _log_callback(log: LogFunction) -> Any:
     def receive(user: Any, level: int, text: Any, length: int) -> None:
-        log(level, ctypes.string_at(text, length).decode("utf-8", "replace"))
+        try:
+            words = ctypes.string_at(text, length).decode("utf-8", "replace")
+            _callbacks.run(lambda: log(level, words))
+        except KeyboardInterrupt as failure:
+            _callbacks.interrupted.append(failure)
 
     return _abi.LogFn(receive)
 
@@ -51,18 +58,25 @@ class Context:
         log: Union[LogFunction, bool],
         log_level: str,
     ) -> None:
-        self._inner: Optional[int] = None
+        self._life = Life()
+        self._closer = Turn()
         self._build = build
-        self._members: List[Any] = []
-        if log_level not in _LEVELS:
+        if not isinstance(log_level, str) or log_level not in _LEVELS:
             raise errors.InvalidArgument("log_level is %r; allowed: %s" % (log_level, ", ".join(_LEVELS)))
+        if log and log is not True and not callable(log):
+            raise errors.InvalidArgument("log is %r; True, False or a function is needed" % (log,))
         self._log = _log_callback(_to_logger if log is True else log) if log else None  # lives as long as the context
-        self._inner = self._open(secret.encode() if isinstance(secret, str) else bytes(secret), settings, log_level)
-        self._timeout_ns = int(self.config()["timeout_ms"]["value"]) * 1_000_000
+        self._life.inner = self._open(_bytes(secret), settings, log_level)
+        config = self.config()
+        self._timeout_ns = int(config["timeout_ms"]["value"]) * 1_000_000
+        self._close_s = int(config["close_timeout_ms"]["value"]) / 1e3
         _exit.watch(self)
 
     def _open(self, secret: bytes, settings: Optional[Mapping[str, Any]], log_level: str) -> int:
-        text = Text(None if settings is None else json.dumps(dict(settings)))
+        try:
+            text = Text(None if settings is None else json.dumps(dict(settings)))
+        except (TypeError, ValueError, RecursionError) as reason:
+            raise errors.InvalidArgument("settings: %s" % reason) from None
         key = ctypes.create_string_buffer(secret, len(secret) or 1)
         config = _abi.ContextConfig(struct_size=sizeof(_abi.ContextConfig), log_level=_LEVELS[log_level])
         config.secret, config.secret_bytes = addressof(key), len(secret)
@@ -77,12 +91,15 @@ class Context:
 
     @property
     def closed(self) -> bool:
-        return self._inner is None
+        """Whether it was closed, and its handles are gone."""
+        return self._life.inner is None
 
     def _describe(self, topic: int) -> str:
-        if self._inner is None:
-            raise errors.Closed("the context is closed")
-        return describe(self._build.core.context_describe, self._inner, topic)
+        def describe_it(buffer: Any, error: Any) -> int:
+            status: int = self._build.core.context_describe(self._life.inner, topic, buffer, error)
+            return status
+
+        return self._life.call(lambda: read_bytes(describe_it)).decode("utf-8", "replace")
 
     def config(self) -> Dict[str, Any]:
         """Every setting: {name: {"value": ..., "source": ...}}."""
@@ -131,37 +148,61 @@ class Context:
     def _make_group(self, kind: Type[G], name: str, members: Union[int, Sequence[int]], rank: int, rendezvous: Optional[str],
                     allgather: Optional[AllGather], options: Mapping[str, Any]) -> G:
         """A group of this class, which may add calls to Group's."""
-        if self._inner is None:
-            raise errors.Closed("the context is closed")
-        group = kind(self._build, self._inner, self._timeout_ns, name, members, rank, rendezvous, allgather, **options)
-        self._members.append(group)
-        return group
+        return kind(self, self._build, self._life, self._timeout_ns, name, members, rank, rendezvous, allgather, **options)
 
     def engine(self, options: Optional[EngineOptions] = None, **keywords: Any) -> Engine:
         """Opens a transfer engine: its pool, its port, its threads. See ``convoy.transfer.EngineOptions`` for the options,
         which may be given as keywords. Raises InvalidArgument, Unsupported, InitFailed, Limit, NoMemory."""
-        if self._inner is None:
-            raise errors.Closed("the context is closed")
-        engine = Engine(self._build, self._inner, self._timeout_ns, options or EngineOptions(**keywords))
-        self._members.append(engine)
+        _callbacks.refuse_inside("engine: open")
+        chosen = options or EngineOptions(**keywords)
+
+        def open_it() -> Engine:
+            assert self._life.inner is not None  # a context that is closed lets no call in
+            return Engine(self._build, self._life.inner, self._timeout_ns, chosen)
+
+        engine = self._life.call(open_it)
+        try:
+            self._life.adopt(engine, lambda: None)
+        except errors.Closed:
+            engine._dead()
+            raise
         return engine
 
     def close(self, timeout: Optional[float] = None) -> None:
-        """Closes every group and engine in it and joins all threads. Again: no effect.
+        """Closes every group and engine in it and joins all threads. Again: no effect. In a forked child: no effect.
 
         timeout: seconds, None for the setting close_timeout_ms. Raises DrainTimeout: something is still in use, the text
-        says what; close again.
+        says what; it takes no more calls, close it again. Busy: from within a function that the plugin has called.
         """
-        if self._inner is None:
+        time_ns = nanoseconds(timeout)
+        _callbacks.refuse_inside("the context: close")
+        if self._life.inner is None or self._life.forked:
             return
+        until = time.monotonic() + (time_ns / 1e9 if time_ns else self._close_s)
+        me = object()
+        try:
+            self._closer.take_until(me, until, "the context")
+            if self._life.inner is not None:
+                self._close_it(until)
+        finally:
+            if self._closer.owner is me:
+                self._closer.owner = None
+
+    def _close_it(self, until: float) -> None:
+        members = self._life.end(until)
         error = _abi.Error(struct_size=sizeof(_abi.Error))
-        status = self._build.core.context_close(self._inner, nanoseconds(timeout), byref(error))
+        words, left = byref(error), max(1, int((until - time.monotonic()) * 1e9))
+        status = self._build.core.context_close(self._life.inner, left, words)
         if status != _abi.OK:
             raise errors.make(status, error)
-        for member in self._members:
+        self._life.inner, self._life.members = None, []
+        for member in members:
             member._dead()
-        self._members, self._inner = [], None
         _exit.forget(self)
+
+    def _after_fork(self) -> None:
+        self._closer = Turn()
+        self._life.after_fork()
 
     def __enter__(self) -> "Context":
         return self
@@ -170,12 +211,21 @@ class Context:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_inner", None) is not None:
-            warnings.warn("a convoy context was not closed", ResourceWarning, source=self)
-            try:
-                self.close(_exit.SECONDS)
-            except errors.ConvoyError:
-                pass
+        life = getattr(self, "_life", None)
+        if life is None or life.inner is None or life.forked:
+            return
+        warnings.warn("a convoy context was not closed", ResourceWarning, source=self)
+        try:
+            self.close(_exit.SECONDS)
+        except errors.ConvoyError:
+            pass
+
+
+def _bytes(secret: Union[bytes, str]) -> bytes:
+    try:
+        return secret.encode() if isinstance(secret, str) else bytes(memoryview(secret))
+    except (TypeError, UnicodeEncodeError):
+        raise errors.InvalidArgument("secret is %s; bytes or a string are needed" % type(secret).__name__) from None
 
 
 __all__ = ["Context", "LogFunction", "Schema"]

@@ -5,21 +5,26 @@ from __future__ import annotations
 
 import ctypes
 import json
+import time
 from ctypes import addressof, byref, c_int32, c_void_p, sizeof
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar, Union
 
-from convoy import _abi, errors
-from convoy._buffers import Text, nanoseconds
+from convoy import _abi, _callbacks, errors
+from convoy._allgather import AllGather, AllGatherCallback
+from convoy._buffers import I32_MAX, U32_MAX, U64_MAX, Text, integer, nanoseconds
 from convoy._build import Build
-from convoy._describe import describe
-from convoy._rounds import Operation, Rounds
+from convoy._describe import read_bytes
+from convoy._life import Life, Turn
+from convoy._rounds import Rounds, abandon
 from convoy._wait import Deadline
 from convoy.poll import PollCalls, PollFaults
 from convoy.reports import Report, ReportBuffer
 from convoy.sync import Schema, SyncCalls, schema_of
 
-AllGather = Callable[[bytes], Sequence[bytes]]
+MEMBERS_MAX = 1024
+_RETIRE_S = 0.2
+T = TypeVar("T")
 STATES = ("", "opening", "ready", "active", "stuck", "broken", "failed", "closing", "closed")
 
 
@@ -57,8 +62,9 @@ class Group(PollCalls, SyncCalls, Rounds):
 
     def __init__(
         self,
+        context: Any,
         build: Build,
-        context: int,
+        life: Life,
         default_timeout_ns: int,
         name: str,
         members: Union[int, Sequence[int]],
@@ -77,8 +83,12 @@ class Group(PollCalls, SyncCalls, Rounds):
         sync_slots: int = 0,
         faults: Optional[PollFaults] = None,
     ) -> None:
-        ids = list(range(members)) if isinstance(members, int) else [int(m) for m in members]
+        _callbacks.refuse_inside("group \"%s\": open" % name)
+        ids = _ids(members)
         timeout_ns = nanoseconds(timeout)
+        self._context = context  # a group keeps its context open
+        self._life = life
+        self._closer = Turn()
         Rounds.__init__(self, build, name, len(ids), timeout_ns or default_timeout_ns)
         self.members = ids
         self.rank = rank
@@ -87,24 +97,25 @@ class Group(PollCalls, SyncCalls, Rounds):
         options.timeout_ns = timeout_ns
         options.open_timeout_ns = nanoseconds(open_timeout, "open_timeout")
         options.critical_flags = _abi.GROUP_DEGRADE if degrade else 0
-        options.sync_inner, options.sync_slots = sync_inner, sync_slots
+        options.sync_inner = integer(sync_inner, "sync_inner", 0, U32_MAX)
+        options.sync_slots = integer(sync_slots, "sync_slots", 0, U32_MAX)
         columns = schema_of(schema, keep)
         if columns is not None:
             options.schema = addressof(columns)
         if faults is not None:
             options.poll_faults = faults.build(keep)
-        self._open(context, options, allgather, nanoseconds(open_timeout, "open_timeout") or default_timeout_ns)
         PollCalls.__init__(self)
         SyncCalls.__init__(self, columns, sync_inner, sync_slots, len(ids))
+        self._open(options, allgather, nanoseconds(open_timeout, "open_timeout") or default_timeout_ns)
 
     @staticmethod
     def _options(keep: List[Any], name: str, ids: List[int], rank: int, rendezvous: Optional[str],
                  listener: Optional[int], epoch: int, blob_bytes_max: int, call_log_entries: int) -> _abi.GroupOptions:
         if rank not in ids:
-            raise errors.InvalidArgument("rank %d is none of the members of group \"%s\"" % (rank, name))
+            raise errors.InvalidArgument("rank %r is none of the members of group \"%s\"" % (rank, name))
         if listener is not None and listener not in ids:
-            raise errors.InvalidArgument("listener %d is none of the members of group \"%s\"" % (listener, name))
-        options = _abi.GroupOptions(struct_size=sizeof(_abi.GroupOptions), own_index=ids.index(rank), own_id=rank)
+            raise errors.InvalidArgument("listener %r is none of the members of group \"%s\"" % (listener, name))
+        options = _abi.GroupOptions(struct_size=sizeof(_abi.GroupOptions), own_index=ids.index(rank), own_id=int(rank))
         name_text, where = Text(name), Text(rendezvous)
         numbers = (c_int32 * len(ids))(*ids)
         keep += [name_text, where, numbers]
@@ -112,61 +123,76 @@ class Group(PollCalls, SyncCalls, Rounds):
         options.member_ids, options.member_count = addressof(numbers), len(ids)
         options.rendezvous, options.rendezvous_length = where.address, where.length
         options.listener_index = 0 if listener is None else ids.index(listener)
-        options.epoch, options.blob_bytes_max, options.call_log_entries = epoch, blob_bytes_max, call_log_entries
+        options.epoch = integer(epoch, "epoch", 0, U64_MAX)
+        options.blob_bytes_max = integer(blob_bytes_max, "blob_bytes_max", 0, U32_MAX)
+        options.call_log_entries = integer(call_log_entries, "call_log_entries", 0, U32_MAX)
         return options
 
-    def _open(self, context: int, options: _abi.GroupOptions, allgather: Optional[AllGather], timeout_ns: int) -> None:
-        core, out = self._build.core, c_void_p()
-        gather = _AllGatherCallback(allgather, options.member_count) if allgather is not None else None
+    def _open(self, options: _abi.GroupOptions, allgather: Optional[AllGather], timeout_ns: int) -> None:
+        life, core, out, where = self._life, self._build.core, c_void_p(), byref(options)
+        handle, error = byref(out), self._error_ref
+        gather = AllGatherCallback(allgather, options.member_count) if allgather is not None else None
         if gather is not None:
             options.allgather = ctypes.cast(gather.function, c_void_p)
-        status = core.group_open_start(context, byref(options), byref(out), self._error_ref)
-        if gather is not None and gather.failure is not None:
-            self._give_up(out)
-            raise gather.failure
-        self._inner = out.value
         try:
             deadline = Deadline(timeout_ns)
+            status = life.call(lambda: core.group_open_start(life.inner, where, handle, error))
+            if gather is not None and gather.failure is not None:
+                raise gather.failure
             left = deadline.slice() if status == _abi.OK or status == _abi.IN_PROGRESS else 0
             while left:
-                status = core.group_open_wait(out, left, self._error_ref)
+                status = life.call(lambda: core.group_open_wait(out.value, left, error))
                 left = deadline.slice() if status == _abi.TIMED_OUT else 0
             if status != _abi.OK:
                 raise errors.make(status, self._error)
+            life.adopt(self, lambda: setattr(self, "_inner", out.value))
         except BaseException:
             self._give_up(out)
             raise
 
     def _give_up(self, out: c_void_p) -> None:
         """Closes what was not opened; its tombstone goes with the context."""
-        if out.value is not None:
-            self._build.core.group_close(out, 0, None)
         self._inner = None
+        if out.value is not None:
+            try:
+                self._life.call(lambda: self._build.core.group_close(out.value, 0, None))
+            except errors.Closed:  # the context is closing, and ends it
+                pass
 
     # -- looking at it ------------------------------------------------------------------------------------------------
 
+    def _anywhere(self, function: Callable[[], T]) -> T:
+        """Calls a function that passes the handle and may run on any thread."""
+        if self._inner is None:
+            raise errors.Closed("group \"%s\" is closed" % self.name)
+        return self._life.call(function)
+
+    def _raise(self, status: int, error: _abi.Error) -> None:
+        if status != _abi.OK:
+            raise errors.make(status, error) if self._inner is not None else errors.Closed("group \"%s\" is closed" % self.name)
+
     def info(self) -> GroupInfo:
         """State, sizes, epoch and last round. Never waits; any thread."""
-        info = _abi.GroupInfo(struct_size=sizeof(_abi.GroupInfo))
-        error = _abi.Error(struct_size=sizeof(_abi.Error))
-        status = self._build.core.group_info(self._alive(), byref(info), byref(error))
-        if status != _abi.OK:
-            raise errors.make(status, error)
+        info, error = _abi.GroupInfo(struct_size=sizeof(_abi.GroupInfo)), _abi.Error(struct_size=sizeof(_abi.Error))
+        where, words = byref(info), byref(error)
+        self._raise(self._anywhere(lambda: self._build.core.group_info(self._inner, where, words)), error)
         return GroupInfo(STATES[info.state] if info.state < len(STATES) else str(info.state), info.member_count,
                          info.own_index, info.host_count, info.lost_count, info.wire, info.epoch, info.round,
                          info.segment_bytes, info.operation)
 
     def last_report(self) -> Optional[Report]:
         """The report of the last failed operation, or of the open one as it stands. Any thread."""
-        report = ReportBuffer(len(self.members))
-        error = _abi.Error(struct_size=sizeof(_abi.Error))
-        status = self._build.core.operation_report(self._alive(), byref(report.struct), byref(error))
-        if status != _abi.OK:
-            raise errors.make(status, error)
+        report, error = ReportBuffer(len(self.members)), _abi.Error(struct_size=sizeof(_abi.Error))
+        where, words = byref(report.struct), byref(error)
+        self._raise(self._anywhere(lambda: self._build.core.operation_report(self._inner, where, words)), error)
         return report.read()
 
     def _describe(self, topic: int) -> str:
-        return describe(self._build.core.group_describe, self._alive(), topic)
+        def describe_it(buffer: Any, error: Any) -> int:
+            status: int = self._build.core.group_describe(self._inner, topic, buffer, error)
+            return status
+
+        return self._anywhere(lambda: read_bytes(describe_it)).decode("utf-8", "replace")
 
     def dump(self) -> Dict[str, Any]:
         """State of every member: connected or not, last rounds. Safe while another thread waits."""
@@ -184,52 +210,75 @@ class Group(PollCalls, SyncCalls, Rounds):
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
-    def _alive(self) -> int:
-        if self._inner is None:
-            raise errors.Closed("group \"%s\" is closed" % self.name)
-        return self._inner
-
-    def _dead(self) -> None:
-        """Its context has been closed."""
-        self._inner = None
-
     def cancel(self, reason: str = "canceled by the host") -> None:
         """Ends the wait of this member, now or the next one, with Canceled. Local; the operation stays open. Any thread."""
         text, error = Text(reason), _abi.Error(struct_size=sizeof(_abi.Error))
-        status = self._build.core.group_cancel(self._alive(), text.address, text.length, byref(error))
-        if status != _abi.OK:
-            raise errors.make(status, error)
+        address, length, words = text.address, text.length, byref(error)
+        self._raise(self._anywhere(lambda: self._build.core.group_cancel(self._inner, address, length, words)), error)
 
     def abandon(self) -> bool:
         """Gives up on the round that is open (after TimedOut or Canceled). True: it was complete for all, or there was
         none. False: it is sealed, every member gets Broken, and the group is to be reopened."""
-        operation = self.open_operation()
-        if operation == 0:
-            return True
-        return Operation(self, operation, lambda value: 0, lambda value, left: 0, lambda: None).abandon()
+        def alone() -> bool:
+            operation = self.open_operation()
+            return operation == 0 or abandon(self, operation)
+
+        return self.alone(alone)
 
     def reopen(self, timeout: Optional[float] = None) -> Reopened:
         """Agrees with the survivors on the next epoch and on who is lost. After Broken and PeerLost.
         Raises Unreachable, TimedOut, Limit. Blocks up to ``timeout`` seconds, without slices: it is short."""
-        result = _abi.ReopenResult(struct_size=sizeof(_abi.ReopenResult))
-        self.enter()
-        try:
-            status = self._build.core.group_reopen(self._alive(), nanoseconds(timeout), byref(result), self._error_ref)
+        result, time_ns = _abi.ReopenResult(struct_size=sizeof(_abi.ReopenResult)), nanoseconds(timeout)
+        where = byref(result)
+
+        def alone() -> None:
+            status = self._build.core.group_reopen(self._inner, time_ns, where, self._error_ref)
             if status != _abi.OK:
                 raise self.failure(status)
-        finally:
-            self.leave()
+
+        self.alone(alone)
         return Reopened(result.epoch, result.next_round, result.recovered, result.lost_count)
 
     def close(self, timeout: Optional[float] = None) -> None:
         """Ends the group for this member; a wait in another thread ends with Closed. Again: no effect.
-        Raises DrainTimeout: another thread is still inside a call; close again."""
-        if self._inner is None:
+        Raises DrainTimeout: another thread is still inside a call; close again. Busy: from within a callback of a call."""
+        time_ns = nanoseconds(timeout)
+        _callbacks.refuse_inside("group \"%s\": close" % self.name)
+        if self._inner is None or self._life.forked:
             return
+        me = object()
+        try:
+            self._closer.take_until(me, time.monotonic() + (time_ns or self._timeout_ns) / 1e9, "group \"%s\"" % self.name)
+            if self._inner is not None:
+                self._life.call(lambda: self._close_it(time_ns))
+        finally:
+            if self._closer.owner is me:
+                self._closer.owner = None
+        self._life.leave(self)
+
+    def _close_it(self, time_ns: int) -> None:
         error = _abi.Error(struct_size=sizeof(_abi.Error))
-        status = self._build.core.group_close(self._inner, nanoseconds(timeout), byref(error))
+        words = byref(error)
+        status = self._build.core.group_close(self._inner, time_ns, words)
         if status != _abi.OK:
             raise errors.make(status, error)
+        self._inner = None
+
+    # -- what its context asks of it ----------------------------------------------------------------------------------
+
+    def _retire(self, until: float) -> None:
+        handle, self._inner = self._inner, None
+        if handle is None:
+            return
+        # Ends a wait in another thread. What is left open is closed with the context.
+        left = until - time.monotonic()
+        self._build.core.group_close(handle, max(1, int(min(left, _RETIRE_S) * 1e9)), None)
+
+    def _forked(self) -> None:
+        Rounds._forked(self)
+        self._closer = Turn()
+
+    def _dead(self) -> None:
         self._inner = None
 
     def __enter__(self) -> "Group":
@@ -239,27 +288,21 @@ class Group(PollCalls, SyncCalls, Rounds):
         self.close()
 
     def __repr__(self) -> str:
-        state = self.info().state if self._inner is not None else "closed"
+        try:
+            state = self.info().state
+        except errors.ConvoyError:
+            state = "closed"
         return "<convoy.Group \"%s\", rank %d of %d, %s>" % (self.name, self.rank, len(self.members), state)
 
 
-class _AllGatherCallback:
-    """The host's all-gather as the plugin calls it. What it raises is kept and raised by the open."""
-
-    def __init__(self, gather: AllGather, members: int) -> None:
-        self.failure: Optional[BaseException] = None
-        self._gather = gather
-        self._members = members
-        self.function = _abi.AllgatherFn(self._call)
-
-    def _call(self, user: Any, mine: Any, size: int, all_out: Any) -> int:
-        try:
-            parts = self._gather(ctypes.string_at(mine, size))
-            if len(parts) != self._members or any(len(part) != size for part in parts):
-                raise errors.InvalidArgument("allgather gave %d parts of %s bytes; %d of %d are needed" % (
-                    len(parts), sorted({len(part) for part in parts}), self._members, size))
-            ctypes.memmove(all_out, b"".join(bytes(part) for part in parts), size * self._members)
-        except BaseException as failure:
-            self.failure = failure
-            return -1
-        return 0
+def _ids(members: Union[int, Sequence[int]]) -> List[int]:
+    """The members' rank numbers."""
+    if isinstance(members, int):
+        return list(range(integer(members, "members", 1, MEMBERS_MAX)))
+    try:
+        ids = list(members)
+    except TypeError:
+        raise errors.InvalidArgument("members is %r; a count or a sequence of ranks is needed" % (members,)) from None
+    if not 1 <= len(ids) <= MEMBERS_MAX:
+        raise errors.InvalidArgument("members has %d ranks; 1 to %d are allowed" % (len(ids), MEMBERS_MAX))
+    return [integer(rank, "a rank of members", 0, I32_MAX) for rank in ids]

@@ -41,7 +41,7 @@ class Peer:
         """State, locality and bytes. Never waits. Raises Closed: it was disconnected."""
         info, error = _abi.PeerInfo(struct_size=sizeof(_abi.PeerInfo)), _abi.Error(struct_size=sizeof(_abi.Error))
         engine = self._engine
-        status = engine._build.transfer.peer_info(engine._alive(), self.value, byref(info), byref(error))
+        status = engine._use("peer_info", self.value, byref(info), byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
         return PeerInfo(_name(_STATES, info.state), _name(_LOCALITIES, info.locality), info.incarnation, info.pool_bytes,
@@ -52,7 +52,7 @@ class Peer:
         Raises Closed: it was disconnected before."""
         error = _abi.Error(struct_size=sizeof(_abi.Error))
         engine = self._engine
-        status = engine._build.transfer.peer_disconnect(engine._alive(), self.value, byref(error))
+        status = engine._use("peer_disconnect", self.value, byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
 

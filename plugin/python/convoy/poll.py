@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from convoy import _abi, errors
-from convoy._buffers import as_type, is_tensor
+from convoy._buffers import U32_MAX, U64_MAX, as_type, integer, is_tensor
 from convoy._build import Build
 from convoy._capture import PollCapture
 from convoy._reducer import Reducer
@@ -109,12 +109,20 @@ class PollFaults:
 
     def build(self, keep: List[Any]) -> int:
         """Address of the struct; ``keep`` holds it."""
-        rows = (_abi.PollFault * max(1, len(self.script)))(*[_abi.PollFault(*row) for row in self.script])
-        faults = _abi.PollFaults(struct_size=sizeof(_abi.PollFaults), probability_ppm=self.probability_ppm,
-                                 seed=self.seed, script_stride=sizeof(_abi.PollFault), script_count=len(self.script))
+        script = [_fault(*row) for row in self.script]
+        rows = (_abi.PollFault * max(1, len(script)))(*script)
+        faults = _abi.PollFaults(struct_size=sizeof(_abi.PollFaults), script_stride=sizeof(_abi.PollFault),
+                                 script_count=len(script))
+        faults.probability_ppm = integer(self.probability_ppm, "probability_ppm", 0, 1_000_000)
+        faults.seed = integer(self.seed, "seed", 0, U64_MAX)
         faults.script = addressof(rows)
         keep += [rows, faults]
         return addressof(faults)
+
+
+def _fault(round: int, list: int, entry: int) -> _abi.PollFault:
+    return _abi.PollFault(integer(round, "round of a fault", 0, U64_MAX), integer(list, "list of a fault", 0, U32_MAX),
+                          integer(entry, "entry of a fault", 0, U32_MAX))
 
 
 class PollCalls(Rounds):
@@ -136,17 +144,20 @@ class PollCalls(Rounds):
         """
         if states.__class__ is not list and is_tensor(states):
             states = states.tolist()  # type: ignore[attr-defined]  # bytes() takes a tensor of one entry for a length
-        reducer, count = self._reducer, len(states)
+        data: Optional[bytes] = None
+        try:
+            count = len(states)
+            data = bytes(states)
+        except ValueError:  # a state beyond a byte: the plugin's own words say what is allowed
+            pass
+        except TypeError as reason:
+            raise errors.InvalidArgument("states: %s" % reason) from None
+        if data is None or len(data) != count:  # integers of more than a byte
+            return self.poll([PollList(list(states), digest=digest)], timeout, tag).lists[0].states
+        reducer = self._reducer
         if count > reducer.capacity:
             reducer = self._reducer = Reducer(self, 2 * count)
-        try:
-            reducer.states[:count] = bytes(states)
-        except ValueError:  # a state beyond a byte: the plugin's own words say what is allowed
-            return self.poll([PollList(list(states), digest=digest)], timeout, tag).lists[0].states
-        if tag or digest or reducer.stamped:
-            reducer.stamp(tag, digest)
-        reducer(count, timeout)
-        return reducer.result[:count].tolist()
+        return reducer.round_of(data, count, timeout, tag, digest)
 
     def poll_start(self, lists: Sequence[PollList], tag: int = 0, votes: int = 0, post_error: int = 0,
                    error_row: Optional[int] = None) -> Operation:
@@ -156,39 +167,47 @@ class PollCalls(Rounds):
         this reason (not 0) at once instead of letting them run into their deadline. error_row: contribute "no row" with
         this reason; peers get PeerFailed. Raises InvalidArgument, Busy, Limit, Broken, PeerLost.
         """
+        operation, start = self._prepared(lists, tag, votes, post_error, error_row)
+        return self._begin(operation, start)
+
+    def _prepared(self, lists: Sequence[PollList], tag: int, votes: int, post_error: int,
+                  error_row: Optional[int]) -> Tuple[Operation, Callable[[], None]]:
+        """An operation and what starts it, so that whoever is interrupted in between has it already."""
         capture = PollCapture(self, lists, tag, votes, post_error, error_row)
         poll, value = self._build.poll, c_uint64()
-        self.enter()
-        try:
-            status = poll.reduce_start(self._inner, byref(capture.call), byref(value), self._error_ref)
+        call, out, answer = byref(capture.call), byref(value), byref(capture.answer)
+
+        def start() -> None:
+            status = poll.reduce_start(self._inner, call, out, self._error_ref)
+            capture.started()
             if capture.failure is not None:
                 raise capture.failure
             if status != _abi.OK:
                 raise self.failure(status)
-        finally:
-            self.leave()
-        answer = byref(capture.answer)
 
         def result() -> PollResult:
             if capture.grow():
-                poll.reduce_test(self._inner, value.value, answer, self._error_ref)
+                status = poll.reduce_test(self._inner, value.value, answer, self._error_ref)
+                if status != _abi.OK:
+                    raise self.failure(status)
             return _read(capture)
 
-        return Operation(
-            self, value.value, lambda v: poll.reduce_test(self._inner, v, answer, self._error_ref),
-            lambda v, left: poll.reduce_wait(self._inner, v, left, answer, self._error_ref), result)
+        return Operation(self, value, lambda v: poll.reduce_test(self._inner, v, answer, self._error_ref),
+                         lambda v, left: poll.reduce_wait(self._inner, v, left, answer, self._error_ref), result), start
 
     def poll(self, lists: Sequence[PollList], timeout: Optional[float] = None, tag: int = 0, votes: int = 0,
              post_error: int = 0) -> PollResult:
         """A round of up to eight lists: start and wait in one. See ``poll_start``."""
-        result: PollResult = self.poll_start(lists, tag, votes, post_error).wait(timeout)
+        operation, start = self._prepared(lists, tag, votes, post_error, None)
+        result: PollResult = self._begin(operation, start).wait(timeout)
         return result
 
     def post_error(self, reason: int, timeout: Optional[float] = None) -> None:
         """Contributes "no row, reason" to the round that the others make, and waits for its end. The others get
         PeerFailed with this reason; here it returns once they have it."""
+        operation, start = self._prepared([], 0, 0, 0, reason)
         try:
-            self.poll_start([], error_row=reason).wait(timeout)
+            self._begin(operation, start).wait(timeout)
         except errors.PeerFailed:
             pass
 
@@ -196,35 +215,42 @@ class PollCalls(Rounds):
 def reduce_two_level(first: PollCalls, second: PollCalls, states: Sequence[int], timeout: Optional[float] = None) -> List[int]:
     """MIN over ``first``, then MIN of that over ``second``: exactly one round each, in that order (attention-TP, then
     attention-CP). Statuses as ``Group.reduce``; a failure at the first level is told to the second at once."""
-    capture = PollCapture(first, [PollList(bytes(states))], 0, 0, 0, None)
-    poll, value, answer = first._build.poll, c_uint64(), byref(capture.answer)
-    second.enter()
-    try:
-        first.enter()
+    if first is second:
+        raise errors.InvalidArgument("first and second are one group")
+    capture = PollCapture(first, [PollList(states)], 0, 0, 0, None)
+    poll, value = first._build.poll, c_uint64()
+    call, out, answer = byref(capture.call), byref(value), byref(capture.answer)
+
+    def start() -> None:
+        status = poll.reduce2_start(first._inner, second._inner, call, out, first._error_ref)
+        capture.started()
+        if status != _abi.OK:
+            raise second.failure(status) if second._inner is None else first.failure(status)
+
+    operation = Operation(
+        first, value, lambda v: poll.reduce2_test(first._inner, v, answer, first._error_ref),
+        lambda v, left: poll.reduce2_wait(first._inner, v, left, answer, first._error_ref), lambda: _read(capture))
+
+    def both() -> PollResult:
         try:
-            status = poll.reduce2_start(first._inner, second._inner, byref(capture.call), byref(value), first._error_ref)
-            if status != _abi.OK:
-                raise first.failure(status)
-        finally:
-            first.leave()
-        operation = Operation(
-            first, value.value, lambda v: poll.reduce2_test(first._inner, v, answer, first._error_ref),
-            lambda v, left: poll.reduce2_wait(first._inner, v, left, answer, first._error_ref), lambda: _read(capture))
-        try:
+            first.alone(start)
             result: PollResult = operation.wait(timeout)
-        except (errors.TimedOut, errors.Canceled, KeyboardInterrupt):
-            poll.reduce2_abandon(first._inner, value.value, None)
+            return result
+        except BaseException:
+            # Nobody could wait on for it: the caller does not get the operation. One that is over is not found.
+            if value.value and first.owner is None:
+                first.alone(lambda: poll.reduce2_abandon(first._inner, value.value, None))
             raise
-    finally:
-        second.leave()
-    return result.lists[0].states
+
+    return second.alone(both).lists[0].states
 
 
 def consensus(build: Build, ids: Sequence[int], good: Sequence[int], bad: Sequence[int],
               success_state: int) -> List[Optional[int]]:
     """See ``Plugin.consensus``."""
+    level = integer(success_state, "success_state", 0, U32_MAX)
     arrays = [as_type(values, what, "Q") for values, what in ((ids, "ids"), (good, "good"), (bad, "bad"))]
-    question = _abi.PollConsensus(struct_size=sizeof(_abi.PollConsensus), success_state=success_state)
+    question = _abi.PollConsensus(struct_size=sizeof(_abi.PollConsensus), success_state=level)
     question.ids, question.id_count = arrays[0].address or None, arrays[0].count
     question.good, question.good_count = arrays[1].address or None, arrays[1].count
     question.bad, question.bad_count = arrays[2].address or None, arrays[2].count

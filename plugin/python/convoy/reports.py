@@ -44,6 +44,7 @@ class MemberReport:
 
     @classmethod
     def from_struct(cls, member: _abi.MemberReport) -> "MemberReport":
+        """From what the plugin wrote."""
         return cls(
             member.rank, member.index, member.host, _name(CONDITIONS, member.condition),
             _name(NOTICED, member.noticed_by), member.behind, member.reason, _name(OPERATIONS, member.operation),
@@ -97,6 +98,7 @@ class ReportBuffer:
         self.struct.members = addressof(self._members)
 
     def clear(self) -> None:
+        """Makes read() give None until a call writes a report."""
         self.struct.written_bytes = 0
 
     def read(self) -> Optional[Report]:

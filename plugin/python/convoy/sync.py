@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 from ctypes import addressof, byref, c_uint64, sizeof
 from dataclasses import dataclass
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from convoy import _abi, errors
-from convoy._buffers import Text, as_type
+from convoy._buffers import I32_MAX, I32_MIN, I64_MAX, I64_MIN, Text, as_type, integer
 from convoy._build import Build
 from convoy._gatherer import Gatherer
 from convoy._rounds import Operation, Rounds
@@ -97,20 +97,22 @@ def schema_of(schema: Optional[Schema], keep: List[Any]) -> Optional[_abi.SyncSc
         keep.append(name)
         struct.builtin, struct.builtin_length = name.address, name.length
         return struct
-    rows = (_abi.SyncColumn * max(1, len(schema)))()
-    for row, column in zip(rows, schema):
+    columns = list(schema)
+    rows = (_abi.SyncColumn * max(1, len(columns)))()
+    for row, column in zip(rows, columns):
         if column.reduction not in _REDUCTIONS:
             raise errors.InvalidArgument("column \"%s\": reduction is %r; allowed: %s" % (
                 column.name, column.reduction, ", ".join(_REDUCTIONS)))
         name = Text(column.name)
         keep.append(name)
         row.name, row.name_length = name.address, name.length
-        row.fallback, row.ignored = column.fallback, column.ignored or 0
+        row.fallback = integer(column.fallback, "fallback", I64_MIN, I64_MAX)
+        row.ignored = integer(column.ignored or 0, "ignored", I64_MIN, I64_MAX)
         row.reduction = _REDUCTIONS[column.reduction]
         row.flags = (_abi.COLUMN_HAS_IGNORED if column.ignored is not None else 0) | (
             _abi.COLUMN_OPTIONAL if column.optional else 0)
     keep.append(rows)
-    struct.columns, struct.column_count, struct.column_stride = addressof(rows), len(schema), sizeof(_abi.SyncColumn)
+    struct.columns, struct.column_count, struct.column_stride = addressof(rows), len(columns), sizeof(_abi.SyncColumn)
     return struct
 
 
@@ -152,8 +154,9 @@ class SyncCalls(Rounds):
         Raises Diverged (tags, masks, slots or policies contradict each other), TimedOut, PeerLost, PeerFailed, Broken,
         InvalidArgument, Unsupported (no schema).
         """
-        operation = self.gather_start(row, active, mask_version, tag, votes, world_slot, errors_as_presence, exchange)
-        result: GatherResult = operation.wait(timeout)
+        operation, start = self._prepared_gather(row, active, mask_version, tag, votes, world_slot, errors_as_presence,
+                                                 exchange, 0, None)
+        result: GatherResult = self._begin(operation, start).wait(timeout)
         return result
 
     def gather_start(
@@ -171,27 +174,35 @@ class SyncCalls(Rounds):
     ) -> Operation:
         """Starts a gather; the result of the operation is a GatherResult. See ``gather``; post_error and error_row as in
         ``Group.poll_start``."""
-        if self._gatherer is None:
-            self._gatherer = self.gatherer()
+        operation, start = self._prepared_gather(row, active, mask_version, tag, votes, world_slot, errors_as_presence,
+                                                 exchange, post_error, error_row)
+        return self._begin(operation, start)
+
+    def _prepared_gather(self, row: Optional[Sequence[int]], active: Optional[Sequence[int]], mask_version: int, tag: int,
+                         votes: int, world_slot: Optional[int], errors_as_presence: bool, exchange: bool, post_error: int,
+                         error_row: Optional[int]) -> Tuple[Operation, Callable[[], None]]:
+        """An operation and what starts it, so that whoever is interrupted in between has it already."""
         gatherer = self._gatherer
-        keep = gatherer.fill(row, active, mask_version, tag, votes, world_slot, errors_as_presence, exchange)
-        call = gatherer.call
-        call.critical_flags = _abi.CALL_ERROR_ROW if error_row is not None else 0
-        call.hint_flags = _abi.CALL_POST_ERROR if post_error else 0
-        call.error_reason = error_row if error_row is not None else post_error
-        sync, value, answer = self._build.sync, c_uint64(), byref(gatherer.answer)
-        self.enter()
-        try:
-            status = sync.gather_start(self._inner, byref(call), byref(value), self._error_ref)
+        if gatherer is None:
+            gatherer = self._gatherer = self.gatherer()
+        used = gatherer
+        reason = integer(post_error if error_row is None else error_row, "reason", I32_MIN, I32_MAX)
+        sync, value = self._build.sync, c_uint64()
+        call, out, answer = byref(used.call), byref(value), byref(used.answer)
+
+        def start() -> None:
+            keep = used.fill(row, active, mask_version, tag, votes, world_slot, errors_as_presence, exchange)
+            used.call.critical_flags = _abi.CALL_ERROR_ROW if error_row is not None else 0
+            used.call.hint_flags = _abi.CALL_POST_ERROR if error_row is None and reason else 0
+            used.call.error_reason = reason
+            status = sync.gather_start(self._inner, call, out, self._error_ref)
+            del keep  # captured at the start
             if status != _abi.OK:
                 raise self.failure(status)
-        finally:
-            self.leave()
-        del keep  # captured at the start
-        return Operation(
-            self, value.value, lambda v: sync.gather_test(self._inner, v, answer, self._error_ref),
-            lambda v, left: sync.gather_wait(self._inner, v, left, answer, self._error_ref),
-            lambda: _read(gatherer))
+
+        return Operation(self, value, lambda v: sync.gather_test(self._inner, v, answer, self._error_ref),
+                         lambda v, left: sync.gather_wait(self._inner, v, left, answer, self._error_ref),
+                         lambda: _read(used)), start
 
 
 def _text(address: Any, length: int) -> str:
@@ -234,7 +245,8 @@ def starts(build: Build, tokens: Sequence[int], extent: int, layout: str) -> Lis
     question, keep = _padding(tokens, None, 0, layout)
     out = (ctypes.c_int64 * max(1, question.token_count))()
     error = _abi.Error(struct_size=sizeof(_abi.Error))
-    status = build.sync.starts(byref(question), extent, addressof(out), byref(error))
+    size = integer(extent, "extent", I64_MIN, I64_MAX)
+    status = build.sync.starts(byref(question), size, addressof(out), byref(error))
     if status != _abi.OK:
         raise errors.make(status, error)
     del keep
@@ -244,10 +256,11 @@ def starts(build: Build, tokens: Sequence[int], extent: int, layout: str) -> Lis
 def _padding(tokens: Sequence[int], captures: Optional[Sequence[int]], limit: int,
              layout: str) -> Tuple[_abi.SyncPadding, List[Any]]:
     layouts = {"max": _abi.LAYOUT_MAX, "sum": _abi.LAYOUT_SUM}
-    if layout not in layouts:
+    if not isinstance(layout, str) or layout not in layouts:
         raise errors.InvalidArgument("layout is %r; allowed: max, sum" % (layout,))
     counts = as_type(tokens, "tokens", "q")
-    question = _abi.SyncPadding(struct_size=sizeof(_abi.SyncPadding), layout=layouts[layout], limit=limit,
+    question = _abi.SyncPadding(struct_size=sizeof(_abi.SyncPadding), layout=layouts[layout],
+                                limit=integer(limit, "limit", I64_MIN, I64_MAX),
                                 tokens=counts.address or None, token_count=counts.count)
     keep = [counts.owner]
     if captures is not None:

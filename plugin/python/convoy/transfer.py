@@ -11,17 +11,20 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import weakref
 from ctypes import addressof, byref, c_size_t, c_uint64, c_void_p, sizeof
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Set
 
-from convoy import _abi, errors
+from convoy import _abi, _callbacks, errors
 from convoy._build import Build
 from convoy._buffers import Text, nanoseconds
-from convoy._describe import describe
+from convoy._describe import read_bytes
 from convoy._engine_options import EngineOptions
 from convoy._figures import Answer, Completion, EngineInfo, PoolFigures
 from convoy._holding import Holding, Loaded, Staged
+from convoy._life import is_below
 from convoy._memory import Memory, memory_of
 from convoy._moves import Moves
 from convoy._raw import Piece, raw_of
@@ -43,6 +46,8 @@ class Engine(Moves):
 
     def __init__(self, build: Build, context: int, timeout_ns: int, options: EngineOptions) -> None:
         self._inner: Optional[int] = None
+        self._mutex = threading.Lock()
+        self._inside: Set[object] = set()  # tokens of calls that have taken the engine's pointer
         self._build = build
         self._timeout_ns = timeout_ns
         self._has_device = options.device is not None
@@ -65,29 +70,30 @@ class Engine(Moves):
     def info(self) -> EngineInfo:
         """State, session, pool. Never waits."""
         info, error = _abi.EngineInfo(struct_size=sizeof(_abi.EngineInfo)), _error()
-        self._check(self._build.transfer.engine_info(self._alive(), byref(info), byref(error)), error)
+        self._check(self._use("engine_info", byref(info), byref(error)), error)
         return EngineInfo.from_struct(info)
 
     def figures(self) -> PoolFigures:
         """The pool in bytes and counts. Never waits."""
         figures, error = _abi.EngineFigures(struct_size=sizeof(_abi.EngineFigures)), _error()
-        self._check(self._build.transfer.pool_figures(self._alive(), byref(figures), byref(error)), error)
+        self._check(self._use("pool_figures", byref(figures), byref(error)), error)
         return PoolFigures.from_struct(figures)
 
     def fits(self, sizes: Sequence[int]) -> None:
         """Returns if slots of these sizes fit together now. Raises PoolExhausted: not now; Limit: never."""
         array, error = (c_uint64 * max(1, len(sizes)))(*sizes), _error()
-        status = self._build.transfer.pool_fits(self._alive(), array, len(sizes), byref(error))
+        status = self._use("pool_fits", array, len(sizes), byref(error))
         self._check(status, error)
 
     def resize(self, bytes: int) -> None:
         """Goes on with a new pool of this size. What is staged, loaded or reserved keeps its memory until it is released.
         Raises InvalidArgument, Limit (7 old pools are alive), NoMemory, BadState, Unsupported (memory of the caller's)."""
         error = _error()
-        self._check(self._build.transfer.pool_resize(self._alive(), bytes, byref(error)), error)
+        self._check(self._use("pool_resize", bytes, byref(error)), error)
 
     def _describe(self, topic: int) -> str:
-        return describe(self._build.transfer.engine_describe, self._alive(), topic)
+        use = self._use
+        return read_bytes(lambda buffer, error: use("engine_describe", topic, buffer, error)).decode("utf-8", "replace")
 
     def stats(self) -> Dict[str, Any]:
         """Counters and latency histograms."""
@@ -118,7 +124,7 @@ class Engine(Moves):
         setting timeout_ms. Raises InvalidArgument, StaleEpoch (another incarnation is there now), Unauthenticated (another
         secret), Unreachable, TimedOut, VersionMismatch, PeerLost, Limit, Unsupported or InitFailed (no UCX)."""
         text, value, error = Text(session), c_uint64(), _error()
-        status = self._build.transfer.peer_connect(self._alive(), text.address, text.length,
+        status = self._use("peer_connect", text.address, text.length,
                                                    nanoseconds(timeout) or self._timeout_ns, byref(value), byref(error))
         self._check(status, error)
         return Peer(self, value.value, session)
@@ -131,7 +137,7 @@ class Engine(Moves):
         question = _abi.TransferQuery(struct_size=sizeof(_abi.TransferQuery), attempt=attempt, request=name.address,
                                       request_length=name.length, peer=peer.value if peer is not None else 0)
         answer, error = _abi.TransferAnswer(struct_size=sizeof(_abi.TransferAnswer)), _error()
-        status = self._build.transfer.query(self._alive(), byref(question), nanoseconds(timeout) or self._timeout_ns,
+        status = self._use("query", byref(question), nanoseconds(timeout) or self._timeout_ns,
                                             byref(answer), byref(error))
         self._check(status, error)
         return Answer(name_of(STATES, answer.state), answer.attempt, answer.status, bool(answer.is_drained),
@@ -154,7 +160,7 @@ class Engine(Moves):
         tensor, which is kept. The same range again counts. Raises Busy: it overlaps another."""
         span = self._span(memory, bytes)
         error = _error()
-        self._check(self._build.transfer.memory_register(self._alive(), span.address, span.bytes, byref(error)), error)
+        self._check(self._use("memory_register", span.address, span.bytes, byref(error)), error)
         self._registered.append(span)
         return span
 
@@ -163,7 +169,7 @@ class Engine(Moves):
         NotFound: it is not registered."""
         span = self._span(memory, bytes)
         error = _error()
-        self._check(self._build.transfer.memory_deregister(self._alive(), span.address, span.bytes, byref(error)), error)
+        self._check(self._use("memory_deregister", span.address, span.bytes, byref(error)), error)
         for index, known in enumerate(self._registered):
             if known[:2] == span[:2]:
                 del self._registered[index]
@@ -183,7 +189,7 @@ class Engine(Moves):
         """
         raw, keep = raw_of(peer.value, [(source, target, bytes)] if pieces is None else pieces)
         error = _error()
-        status = self._build.transfer.transfer_sync(self._alive(), byref(raw), nanoseconds(timeout) or self._timeout_ns,
+        status = self._use("transfer_sync", byref(raw), nanoseconds(timeout) or self._timeout_ns,
                                                     byref(error))
         del keep
         self._check(status, error)
@@ -194,7 +200,7 @@ class Engine(Moves):
         rows, count, error = (_abi.Completion * _COMPLETIONS)(), c_size_t(_COMPLETIONS), _error()
         ended: List[Completion] = []
         while count.value == _COMPLETIONS:
-            status = self._build.transfer.completions(self._alive(), addressof(rows), sizeof(_abi.Completion), _COMPLETIONS,
+            status = self._use("completions", addressof(rows), sizeof(_abi.Completion), _COMPLETIONS,
                                                       byref(count), byref(error))
             self._check(status, error)
             ended += [Completion(r.transfer, r.status, name_of(STATES, r.state)) for r in rows[: count.value]]
@@ -213,10 +219,32 @@ class Engine(Moves):
     def _self(self) -> "Engine":
         return self
 
-    def _alive(self) -> int:
-        if self._inner is None:
-            raise errors.Closed("the engine is closed")
-        return self._inner
+    def _use(self, slot: str, *arguments: Any) -> int:
+        """Calls a slot of the table on this engine. The engine's memory cannot go while somebody is in here."""
+        me = object()
+        try:
+            with self._mutex:
+                inner = self._inner
+                if inner is not None:
+                    self._inside.add(me)
+            if inner is None:
+                raise errors.Closed("the engine is closed")
+            status: int = getattr(self._build.transfer, slot)(inner, *arguments)
+            if _callbacks.interrupted:
+                _callbacks.raise_interrupt()
+            return status
+        finally:
+            self._inside.discard(me)
+
+    def _is_inside(self) -> bool:
+        return any(not is_below(token) for token in list(self._inside))
+
+    def _retire(self, until: float) -> None:
+        """Its context is being closed: no call may begin when it has returned. Raises DrainTimeout."""
+        self.close(max(0.001, until - time.monotonic()))
+
+    def _forked(self) -> None:
+        self._mutex, self._inside = threading.Lock(), set()
 
     def _check(self, status: int, error: _abi.Error) -> None:
         if status != _abi.OK:
@@ -244,8 +272,9 @@ class Engine(Moves):
         self._keep.append(what)
 
     def _dead(self) -> None:
-        """Its context has been closed."""
-        self._inner = None
+        """It has been closed, or its context: nobody takes the pointer any more."""
+        with self._mutex:
+            self._inner = None
         self._keep, self._registered = [], []
 
     def close(self, timeout: Optional[float] = None) -> None:
@@ -259,7 +288,7 @@ class Engine(Moves):
             return
         self._release_idle()
         error = _error()
-        self._check(self._build.transfer.engine_close(self._inner, nanoseconds(timeout), byref(error)), error)
+        self._check(self._use("engine_close", nanoseconds(timeout), byref(error)), error)
         self._dead()
 
     def __enter__(self) -> "Engine":

@@ -24,7 +24,6 @@ class TorchGroup(Group):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._tensor_reducer = Reducer(self, 0)
-        self._aimed_at = 0, 0  # address and count of the tensor that was reduced in place last
         self._tensor_gatherer: Optional[Gatherer] = None
 
     # -- all_reduce MIN -----------------------------------------------------------------------------------------------
@@ -44,21 +43,16 @@ class TorchGroup(Group):
         return self._reduce_copied(states, timeout)
 
     def _reduce_in_place(self, tensor: torch.Tensor, timeout: Optional[float]) -> torch.Tensor:
-        reducer, place = self._tensor_reducer, (tensor.data_ptr(), tensor.numel())
-        if place != self._aimed_at:
-            reducer.aim(place[0], 1, 1, place[0], place[1])
-            self._aimed_at = place
-        reducer(place[1], timeout)
+        place = tensor.data_ptr()
+        self._tensor_reducer.round_at(place, 1, 1, place, tensor.numel(), timeout)
         return tensor
 
     def _reduce_copied(self, tensor: torch.Tensor, timeout: Optional[float]) -> torch.Tensor:
         flat = _readable(tensor)
         count = flat.numel()
         result = torch.empty(count, dtype=torch.uint8)
-        self._aimed_at = 0, 0
         stride = flat.stride(0) * flat.element_size() if count > 1 else flat.element_size()
-        self._tensor_reducer.aim(flat.data_ptr(), flat.element_size(), stride, result.data_ptr(), count)
-        self._tensor_reducer(count, timeout)
+        self._tensor_reducer.round_at(flat.data_ptr(), flat.element_size(), stride, result.data_ptr(), count, timeout)
         return tensor.copy_(result.view(tensor.shape))
 
     # -- all_gather of rows -------------------------------------------------------------------------------------------
@@ -89,16 +83,16 @@ class TorchGroup(Group):
         gatherer = self._tensor_gatherer
         shape = gatherer.slots, gatherer.inner, gatherer.width
         table = self._table(out, shape)
-        keep: Any = None
-        if row.__class__ is list and active is None and _PLAIN == (mask_version, tag, votes, world_slot, errors_as_presence,
-                                                                   exchange):
-            gatherer.fill_plain(row)  # type: ignore[arg-type]
-        else:
-            given: Any = row.cpu() if isinstance(row, torch.Tensor) else row
-            keep = gatherer.fill(given, active, mask_version, tag, votes, world_slot, errors_as_presence, exchange)
-        gatherer.answer.table = table.data_ptr()
-        gatherer(timeout)
-        del keep
+        given: Any = row.cpu() if isinstance(row, torch.Tensor) else row
+        is_plain = row.__class__ is list and active is None and _PLAIN == (
+            mask_version, tag, votes, world_slot, errors_as_presence, exchange)
+
+        def fill() -> Any:
+            if is_plain:
+                return gatherer.fill_plain(given)
+            return gatherer.fill(given, active, mask_version, tag, votes, world_slot, errors_as_presence, exchange)
+
+        gatherer.round_into(table.data_ptr(), fill, timeout)
         if out is None or out is table:
             return table
         return out.copy_(table.view(out.shape))

@@ -15,7 +15,7 @@ from convoy.torch.group import TorchGroup
 
 def _own_name(context: Context, ranks: List[int]) -> str:
     """A name that no group of the context has had, so that figures of two groups of the same ranks stay apart."""
-    taken = {getattr(member, "name", None) for member in context._members}
+    taken = {getattr(member, "name", None) for member in context._life.members}
     base = name = "torch:" + ranks_text(ranks)
     number = 1
     while name in taken:

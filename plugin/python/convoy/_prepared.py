@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A blocking call of the plugin with its arguments made once, and what becomes of its round when the call is left early."""
+
+from __future__ import annotations
+
+from ctypes import byref
+from typing import Any, Callable, Optional
+
+from convoy import _abi, errors
+from convoy._callbacks import interrupted
+from convoy._rounds import Rounds
+from convoy._wait import SLICE_NS
+
+
+class Prepared:
+    """What the hot paths share. ``call`` and ``answer`` are the structs of the plugin's start-and-wait ``slot``.
+
+    A hot path takes the group as ``Rounds.alone`` does, written out, and then ``run``s or calls ``_ready`` itself.
+    """
+
+    def __init__(self, rounds: Rounds, slot: Any, wait_slot: Any, call: Any, answer: Any) -> None:
+        self._rounds = rounds
+        self._operation = 0  # the last one that was left open
+        self._slot, self._wait_slot = slot, wait_slot
+        self._call_ref, self._answer_ref = byref(call), byref(answer)
+        self._answer_struct = answer
+        self._ready = rounds.prepared(slot, call, answer)
+
+    def run(self, timeout: Optional[float]) -> None:
+        """Makes the call. timeout: seconds, None for the group's. For the owner of the group."""
+        rounds = self._rounds
+        if timeout is None:
+            timeout_ns = rounds._timeout_ns
+            status: int = self._ready()
+        else:
+            timeout_ns = rounds.time_of(timeout)
+            first = min(SLICE_NS, timeout_ns)
+            status = self._slot(rounds._inner, self._call_ref, first, self._answer_ref, rounds._error_ref)
+        if status or interrupted:
+            self._finish(status, timeout_ns)
+
+    def _is_left(self, failure: BaseException, me: object) -> bool:
+        """Whether the call that this has ended left its round open, or complete with nobody to take it. For the owner."""
+        rounds = self._rounds
+        if isinstance(failure, errors.ConvoyError) or rounds.owner is not me:
+            return isinstance(failure, (errors.TimedOut, errors.Canceled))
+        try:
+            if rounds.has_ended(self._answer_struct.round):
+                return True
+            operation = rounds.open_operation()
+        except errors.ConvoyError:  # closed meanwhile; what came first is what is raised
+            return False
+        if operation == 0 or operation == rounds._known:  # of another call, for which this one was Busy
+            return False
+        self._operation = rounds._known = operation
+        return True
+
+    def _wait_for(self, operation: int) -> Callable[[int], int]:
+        rounds, wait_slot = self._rounds, self._wait_slot
+
+        def wait(left: int) -> int:
+            status: int = wait_slot(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
+            return status
+
+        return wait
+
+    def _finish(self, status: int, timeout_ns: int) -> None:
+        if status == _abi.TIMED_OUT or status == _abi.CANCELED:
+            self._operation = self._rounds._known = self._rounds.open_operation()
+        self._end(status, self._wait_for(self._operation), timeout_ns)
+
+    def _end(self, status: int, wait: Callable[[int], int], timeout_ns: int) -> None:
+        try:
+            self._rounds.finish(status, wait, timeout_ns)
+        except errors.ConvoyError:
+            self._answer_struct.round = 0
+            raise
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Waits on for a round that a call left open (TimedOut, Canceled, KeyboardInterrupt); its result is there then.
+        Raises as the call does, and Closed when nothing is open and another round was the last."""
+        timeout_ns = self._rounds.time_of(timeout)
+        self._rounds.alone(lambda: self._wait_alone(timeout_ns))
+
+    def _wait_alone(self, timeout_ns: int) -> None:
+        if not self._rounds.has_ended(self._answer_struct.round):
+            wait = self._wait_for(self._operation)
+            self._end(wait(min(SLICE_NS, timeout_ns)), wait, timeout_ns)
