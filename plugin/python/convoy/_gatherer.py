@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ctypes import addressof, byref, c_int64, c_uint64, c_uint8, sizeof
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 from convoy import _abi, errors
 from convoy._buffers import as_type, integers
@@ -81,22 +81,8 @@ class Gatherer:
     def _finish(self, status: int, timeout_ns: int) -> None:
         rounds = self._rounds
         operation = rounds.open_operation() if status == _abi.TIMED_OUT else 0
-        rounds.finish(status, self._waits_for(operation), timeout_ns)
 
-    def _waits_for(self, operation: int) -> Callable[[int], int]:
-        rounds = self._rounds
-        gather_wait = rounds._build.sync.gather_wait
-        return lambda left: int(gather_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref))
+        def wait(left: int) -> int:
+            return rounds._build.sync.gather_wait(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
 
-    def wait(self, timeout: Optional[float] = None) -> None:
-        """Waits on for a round that a call left open (TimedOut, Canceled, KeyboardInterrupt)."""
-        rounds = self._rounds
-        timeout_ns = rounds.time_of(timeout)
-        rounds.enter()
-        try:
-            wait = self._waits_for(rounds.open_operation())
-            status = wait(min(SLICE_NS, timeout_ns))
-            if status != _abi.OK:
-                rounds.finish(status, wait, timeout_ns)
-        finally:
-            rounds.leave()
+        rounds.finish(status, wait, timeout_ns)

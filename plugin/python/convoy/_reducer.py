@@ -93,11 +93,6 @@ class Reducer:
             rounds.leave()
 
     @property
-    def count(self) -> int:
-        """States of the last call."""
-        return self._list.count
-
-    @property
     def tag(self) -> int:
         """Step number, compared over the members; 0 = none."""
         return self._call.tag

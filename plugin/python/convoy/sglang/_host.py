@@ -78,7 +78,7 @@ def _log(chosen: Sequence[_hooks.Chosen]) -> None:
 def print_plan(chosen: Sequence[_hooks.Chosen]) -> None:
     """The plan on stderr and in the log."""
     for decision in decisions(chosen):
-        print("convoy: %s" % decision, file=sys.stderr, flush=True)
+        print("convoy: %s" % str(decision), file=sys.stderr, flush=True)
         logger.info("dry run: %s", decision)
 
 
