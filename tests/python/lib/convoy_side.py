@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place where these tests reach into convoy's package: install its hooks, and read the logs of its groups."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+_ROOT = Path(__file__).resolve().parents[3]
+Calls = Sequence[Mapping[str, Any]]
+
+
+def why_absent() -> str | None:
+    """Why the hooks cannot be installed here; None when they can."""
+    os.environ.setdefault("CONVOY_LIBRARY", str(_ROOT / "build" / "libconvoy.so.1"))
+    try:
+        if importlib.util.find_spec("convoy.sglang") is None:
+            return "the package has no module convoy.sglang"
+    except ModuleNotFoundError:
+        return "there is no package convoy in plugin/python"
+    library = os.environ["CONVOY_LIBRARY"]
+    return None if os.path.exists(library) else f"{library} has not been built"
+
+
+def install() -> None:
+    """Registers convoy's hooks with the host on sys.path and applies them."""
+    importlib.import_module("convoy.sglang").register()
+    importlib.import_module("sglang.srt.plugins.hook_registry").HookRegistry.apply_hooks()
+
+
+def call_logs() -> dict[str, Calls]:
+    """The parsed call log of each group that convoy has open in this process."""
+    logs: dict[str, Calls] = importlib.import_module("convoy.sglang").call_logs()
+    return logs
+
+
+class GroupNames:
+    """Which of convoy's groups stands behind which group of the host, learnt from which log has grown."""
+
+    def __init__(self) -> None:
+        self._before = self._ends()
+        self.of_host: dict[str, str | None] = {}
+
+    def _ends(self) -> dict[str, Any]:
+        return {name: (len(calls), calls[-1] if calls else None) for name, calls in call_logs().items()}
+
+    def learn(self, host_name: str, is_alone: bool) -> None:
+        """To be called after one reduction over this group. None is learnt for a group of one that made no round.
+        AssertionError: no log has grown, or more than one."""
+        after = self._ends()
+        grown = [name for name, end in after.items() if end != self._before.get(name, (0, None))]
+        self._before = after
+        if not grown and is_alone:
+            self.of_host[host_name] = None
+            return
+        if len(grown) != 1:
+            raise AssertionError(f"a reduction over {host_name} shows in the call logs of {grown}, must be in one")
+        self.of_host[host_name] = grown[0]

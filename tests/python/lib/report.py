@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one rank hands back of an equivalence, and how it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable, Sequence
+
+from lib import convoy_side, runner
+
+_SHOWN = 3  # differences that are reported
+
+
+@dataclass
+class Report:
+    """Of one rank. convoy_ran: scenarios run with hooks; None when they could not be installed."""
+
+    host_ran: int = 0
+    reductions: int = 0
+    convoy_ran: int | None = None
+    host_differences: list[str] = field(default_factory=list)
+    convoy_differences: list[str] = field(default_factory=list)
+
+
+def note(differences: list[str], what: str, actual: object, expected: object) -> None:
+    if actual != expected and len(differences) < _SHOWN:
+        differences.append(f"{what}\n  is   {actual}\n  must {expected}")
+
+
+def _show(differences: Sequence[tuple[int, str]]) -> None:
+    if differences:
+        raise AssertionError("\n".join(f"rank {rank}: {text}" for rank, text in differences[:_SHOWN]))
+
+
+def judge_host(reports: Sequence[Report], count: int) -> None:
+    """All ranks ran `count` scenarios, each with a reduction at least, as the reference says."""
+    _show([(rank, text) for rank, report in enumerate(reports) for text in report.host_differences])
+    runner.expect_equal([report.host_ran for report in reports], [count] * len(reports), "scenarios by rank")
+    assert all(report.reductions >= count for report in reports), reports
+
+
+def judge_convoy(get_reports: Callable[[], Sequence[Report]]) -> None:
+    """With hooks all ranks ran what they had run alone, and saw the same. Skip: no hooks here."""
+    reason = convoy_side.why_absent()
+    if reason is not None:
+        raise runner.Skip(reason)
+    reports = get_reports()
+    _show([(rank, text) for rank, report in enumerate(reports) for text in report.convoy_differences])
+    runner.expect_equal([report.convoy_ran for report in reports], [report.host_ran for report in reports], "scenarios")
