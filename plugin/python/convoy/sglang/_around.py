@@ -14,10 +14,12 @@ from typing import Any, Callable, Tuple
 from convoy.sglang._copies import CannotRebind, rebound
 
 logger = logging.getLogger("convoy.sglang")
+_MARK = "_stands_in_for_the_host"
 
 
 def around(target: str, host: FunctionType, replacement: Callable[..., Any]) -> Callable[..., Any]:
     """The hook. host: the host's own function, whose shape was checked; another one below leaves the chain as it is."""
+    setattr(replacement, _MARK, True)
     last: Tuple[Any, Any] = (host, replacement)  # the chain below, and what is called in its place
 
     def hook(original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -32,6 +34,8 @@ def around(target: str, host: FunctionType, replacement: Callable[..., Any]) -> 
 
 
 def _rebound(target: str, chain: Any, host: FunctionType, replacement: Callable[..., Any]) -> Any:
+    if getattr(chain, _MARK, False):  # hooked twice: the other hook has been here already
+        return chain
     try:
         return rebound(chain, host, replacement)
     except CannotRebind as reason:
