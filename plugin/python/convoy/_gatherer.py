@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from ctypes import addressof, byref, c_int64, c_uint64, c_uint8, sizeof
+import struct
+from ctypes import addressof, byref, c_int64, c_uint8, sizeof
 from typing import Any, List, Optional, Sequence
 
 from convoy import _abi, errors
@@ -33,14 +34,17 @@ class Gatherer:
             struct_size=sizeof(_abi.SyncResult), table=addressof(rows[1]), table_capacity=len(rows[1]),
             first=addressof(rows[2]), first_capacity=len(rows[2]), reduced=addressof(self.reduced), reduced_capacity=width,
             presence=addressof(self._memory[1]), presence_capacity=slots * inner, report=rounds.report_address)
-        self._call_ref, self._answer_ref = byref(self.call), byref(self.answer)
-        self._gather = rounds._build.sync.gather
+        self._is_plain = True  # as fill_plain leaves it
+        self._pack = struct.Struct("=%dq" % width).pack_into
+        self._answer_ref = byref(self.answer)
+        self._gather = rounds.prepared(rounds._build.sync.gather, self.call, self.answer)
+        self._acquire, self._release = rounds._lock.acquire, rounds._lock.release
 
     def fill(self, row: Optional[Sequence[int]], active: Optional[Sequence[int]], mask_version: int, tag: int, votes: int,
              world_slot: Optional[int], errors_as_presence: bool, exchange: bool) -> List[Any]:
         """Sets up the next call. What is returned must live until it has started."""
         call, keep = self.call, []
-        call.row = None
+        self._is_plain, call.row = False, None
         if row is not None:
             values = integers(row, "row", "q")
             if values.item_bytes != 8:
@@ -61,22 +65,40 @@ class Gatherer:
         call.critical_flags = call.hint_flags = call.error_reason = 0
         return keep
 
+    def fill_plain(self, row: Sequence[int]) -> None:
+        """Sets up the next call as one without any of the options; the row is copied. The quick way."""
+        if not self._is_plain:
+            self.fill(None, None, 0, 0, 0, None, False, False)
+            self.call.row, self.call.row_stride = addressof(self._memory[0][0]), 8
+            self._is_plain = True
+        try:
+            self._pack(self.row, 0, *row)
+        except struct.error as reason:
+            raise errors.InvalidArgument("row must be %d integers of 64 bits: %s" % (self.width, reason)) from None
+
     def __call__(self, timeout: Optional[float] = None) -> None:
         """Makes one round with ``row``. timeout: seconds, None for the group's. Raises as ``Group.gather``."""
-        rounds = self._rounds
-        if timeout is None:
-            timeout_ns, first = rounds._timeout_ns, rounds.first_slice
-        else:
-            timeout_ns = rounds.time_of(timeout)
-            first = c_uint64(min(SLICE_NS, timeout_ns))
-        if not rounds._lock.acquire(False):
-            rounds.enter()
+        if timeout is not None:
+            return self._call_slowly(timeout)
+        if not self._acquire(False):
+            self._rounds.enter()
         try:
-            status = self._gather(rounds._inner, self._call_ref, first, self._answer_ref, rounds._error_ref)
-            if status != 0:
+            status = self._gather()
+            if status:
+                self._finish(status, self._rounds._timeout_ns)
+        finally:
+            self._release()
+
+    def _call_slowly(self, timeout: float) -> None:
+        rounds, timeout_ns = self._rounds, self._rounds.time_of(timeout)
+        gather = rounds._build.sync.gather
+        rounds.enter()
+        try:
+            status = gather(rounds._inner, byref(self.call), min(SLICE_NS, timeout_ns), self._answer_ref, rounds._error_ref)
+            if status != _abi.OK:
                 self._finish(status, timeout_ns)
         finally:
-            rounds._lock.release()
+            rounds.leave()
 
     def _finish(self, status: int, timeout_ns: int) -> None:
         rounds = self._rounds

@@ -22,6 +22,7 @@ class Reducer:
     def __init__(self, rounds: Rounds, capacity: int, address_in: int = 0, address_out: int = 0) -> None:
         self._rounds = rounds
         self.capacity = capacity
+        self.stamped = False  # whether there is a tag or a digest
         self._memory = bytearray(0 if address_in else max(1, capacity)), bytearray(0 if address_out else max(1, capacity))
         self.states = memoryview(self._memory[0])
         self.result = memoryview(self._memory[1])
@@ -31,35 +32,34 @@ class Reducer:
                                    list_stride=sizeof(_abi.PollList))
         self._answer = _abi.PollResult(struct_size=sizeof(_abi.PollResult), lists=addressof(self._out), list_capacity=1,
                                        list_stride=sizeof(_abi.PollListResult), report=rounds.report_address)
-        self._call_ref, self._answer_ref = byref(self._call), byref(self._answer)
-        self._first = rounds.first_slice
-        self._reduce = rounds._build.poll.reduce
+        self._answer_ref = byref(self._answer)
+        self._reduce = rounds.prepared(rounds._build.poll.reduce, self._call, self._answer)
+        self._acquire, self._release = rounds._lock.acquire, rounds._lock.release
 
     def __call__(self, count: int, timeout: Optional[float] = None) -> None:
         """Makes one round of the first ``count`` states. timeout: seconds, None for the group's.
         Raises Diverged (members bring different counts), TimedOut, PeerLost, PeerFailed, Broken, InvalidArgument."""
-        rounds = self._rounds
         if timeout is not None or count > self.capacity:
             return self._call_slowly(count, timeout)
-        self._list.count = count
-        if not rounds._lock.acquire(False):
-            rounds.enter()
+        if not self._acquire(False):
+            self._rounds.enter()
         try:
-            status = self._reduce(rounds._inner, self._call_ref, self._first, self._answer_ref, rounds._error_ref)
-            if status != 0:
-                self._finish(status, rounds._timeout_ns)
+            self._list.count = count
+            status = self._reduce()
+            if status:
+                self._finish(status, self._rounds._timeout_ns)
         finally:
-            rounds._lock.release()
+            self._release()
 
     def _call_slowly(self, count: int, timeout: Optional[float]) -> None:
         if count > self.capacity:
             raise errors.InvalidArgument("count is %d; this reducer has room for %d states" % (count, self.capacity))
         rounds, timeout_ns = self._rounds, self._rounds.time_of(timeout)
-        self._list.count = count
+        reduce = rounds._build.poll.reduce
         rounds.enter()
         try:
-            status = self._reduce(rounds._inner, self._call_ref, min(SLICE_NS, timeout_ns), self._answer_ref,
-                                  rounds._error_ref)
+            self._list.count = count
+            status = reduce(rounds._inner, byref(self._call), min(SLICE_NS, timeout_ns), self._answer_ref, rounds._error_ref)
             if status != 0:
                 self._finish(status, timeout_ns)
         finally:
@@ -92,6 +92,18 @@ class Reducer:
         finally:
             rounds.leave()
 
+    def stamp(self, tag: int, digest: int) -> None:
+        """Sets what the members compare beside the count."""
+        self._call.tag, self._list.digest = tag, digest
+        self.stamped = tag != 0 or digest != 0
+
+    def aim(self, address_in: int, item_bytes: int, stride: int, address_out: int, capacity: int) -> None:
+        """Reads integers of ``item_bytes`` at another place, and writes bytes to another one, from the next call on.
+        Both places are the caller's and may be one."""
+        self._list.states, self._list.state_bytes, self._list.state_stride = address_in or None, item_bytes, stride
+        self._out.states, self._out.states_capacity = address_out or None, capacity
+        self.capacity = capacity
+
     @property
     def tag(self) -> int:
         """Step number, compared over the members; 0 = none."""
@@ -99,7 +111,7 @@ class Reducer:
 
     @tag.setter
     def tag(self, tag: int) -> None:
-        self._call.tag = tag
+        self.stamp(tag, self._list.digest)
 
     @property
     def digest(self) -> int:
@@ -108,7 +120,7 @@ class Reducer:
 
     @digest.setter
     def digest(self, digest: int) -> None:
-        self._list.digest = digest
+        self.stamp(self._call.tag, digest)
 
     @property
     def round(self) -> int:

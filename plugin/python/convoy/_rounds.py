@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from ctypes import addressof, byref, c_uint64, sizeof
+from ctypes import CFUNCTYPE, addressof, byref, c_int32, c_uint64, c_void_p, sizeof
+from functools import partial
 from typing import Any, Callable, Optional
 
 from convoy import _abi, errors
@@ -22,7 +24,7 @@ class Rounds:
 
     def __init__(self, build: Build, name: str, members: int, timeout_ns: int) -> None:
         self._build = build
-        self._inner: Optional[int] = None
+        self.handle = c_void_p()  # the same object for life: prepared calls hold it, and see it emptied
         self.name = name
         self._timeout_ns = timeout_ns
         self._lock = threading.Lock()
@@ -31,6 +33,24 @@ class Rounds:
         self._error_ref = byref(self._error)
         self.report_address = addressof(self._report.struct)
         self.first_slice = c_uint64(min(SLICE_NS, timeout_ns))
+
+    @property
+    def _inner(self) -> Optional[int]:
+        """The plugin's pointer, None when there is no such group any more."""
+        return self.handle.value
+
+    @_inner.setter
+    def _inner(self, pointer: Optional[int]) -> None:
+        self.handle.value = pointer
+
+    def prepared(self, slot: Any, call: Any, answer: Any) -> Callable[[], int]:
+        """A start-and-wait slot with all its arguments but none to convert: about half the cost of calling the slot.
+        It waits for the first slice. The structs must stay where they are, and live as long as this."""
+        if not hasattr(slot, "argtypes"):  # the build lacks it: calling it says so
+            return partial(slot)
+        plain = CFUNCTYPE(c_int32)(ctypes.cast(slot, c_void_p).value or 0)  # no argument types, so what is passed must be exact
+        return partial(plain, self.handle, c_void_p(addressof(call)), self.first_slice, c_void_p(addressof(answer)),
+                       c_void_p(addressof(self._error)))
 
     def enter(self) -> None:
         """Takes the group for one call. leave() gives it back."""

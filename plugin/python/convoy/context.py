@@ -8,7 +8,7 @@ import json
 import logging
 import warnings
 from ctypes import addressof, byref, c_void_p, sizeof
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar, Union
 
 from convoy import _abi, _build, _exit, errors
 from convoy._buffers import Text, nanoseconds
@@ -17,6 +17,7 @@ from convoy.group import AllGather, Group
 from convoy.sync import Schema
 from convoy.transfer import Engine, PoolOptions
 
+G = TypeVar("G", bound=Group)
 LogFunction = Callable[[int, str], None]
 _LEVELS = {"error": _abi.LOG_ERROR, "warning": _abi.LOG_WARN, "info": _abi.LOG_INFO, "debug": _abi.LOG_DEBUG,
            "trace": _abi.LOG_TRACE}
@@ -125,9 +126,14 @@ class Context:
         Raises InvalidArgument, Limit, TimedOut (the text names the members not heard), Diverged, StaleEpoch,
         VersionMismatch, Unauthenticated, Unreachable, PeerLost.
         """
+        return self._make_group(Group, name, members, rank, rendezvous, allgather, options)
+
+    def _make_group(self, kind: Type[G], name: str, members: Union[int, Sequence[int]], rank: int, rendezvous: Optional[str],
+                    allgather: Optional[AllGather], options: Mapping[str, Any]) -> G:
+        """A group of this class, which may add calls to Group's."""
         if self._inner is None:
             raise errors.Closed("the context is closed")
-        group = Group(self._build, self._inner, self._timeout_ns, name, members, rank, rendezvous, allgather, **options)
+        group = kind(self._build, self._inner, self._timeout_ns, name, members, rank, rendezvous, allgather, **options)
         self._members.append(group)
         return group
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from convoy import _abi, errors
-from convoy._buffers import as_type
+from convoy._buffers import as_type, is_tensor
 from convoy._build import Build
 from convoy._capture import PollCapture
 from convoy._reducer import Reducer
@@ -134,15 +134,17 @@ class PollCalls(Rounds):
         compared over the members. timeout: seconds, None for the group's. Raises Diverged (members bring different counts,
         digests or tags: the report names who), TimedOut, PeerLost, PeerFailed, Broken, InvalidArgument (nothing was sent).
         """
-        count = len(states)
-        if count > self._reducer.capacity:
-            self._reducer = Reducer(self, 2 * count)
-        reducer = self._reducer
+        if states.__class__ is not list and is_tensor(states):
+            states = states.tolist()  # type: ignore[attr-defined]  # bytes() takes a tensor of one entry for a length
+        reducer, count = self._reducer, len(states)
+        if count > reducer.capacity:
+            reducer = self._reducer = Reducer(self, 2 * count)
         try:
             reducer.states[:count] = bytes(states)
         except ValueError:  # a state beyond a byte: the plugin's own words say what is allowed
             return self.poll([PollList(list(states), digest=digest)], timeout, tag).lists[0].states
-        reducer.tag, reducer.digest = tag, digest
+        if tag or digest or reducer.stamped:
+            reducer.stamp(tag, digest)
         reducer(count, timeout)
         return reducer.result[:count].tolist()
 
