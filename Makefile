@@ -308,7 +308,7 @@ ABI_BINARIES := $(call binaries,abi,$(ABI_TESTS))
 HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIES) $(ABI_BINARIES)
 
 # Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
-TEST_STEPS := all test-unit=600 test-integration test-cli test-abi abi-check headers test-conformance debug/test-fault=600 \
+TEST_STEPS := all test-unit=600 test-integration test-python=900 test-cli test-abi abi-check headers test-conformance debug/test-fault=600 \
               test-mutations=900 asan/test-fuzz-replay asan/test-sanitized=1200 tsan/test-sanitized=900 clang/all \
               aarch64/aarch64-objects
 # Looks at the log of all others, so it comes last.
@@ -338,6 +338,14 @@ test-integration: $(INTEGRATION_BINARIES) ## what takes real processes: counts, 
 .PHONY: test-abi
 test-abi: $(ABI_BINARIES) ## loading, foreign sizes, the state table
 	tests/run.sh $^
+
+# Python's side: the package against this build. Each is a program of its own; torch's tests skip where torch is not there.
+PYTHON ?= /usr/bin/python3
+PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/python/test_*.sh))
+
+.PHONY: test-python
+test-python: $(BIN)/libconvoy.so.1 $(TINY_FILES) ## the Python package: loading, rounds, transfers, torch, the SGLang hooks beside real gloo
+	CONVOY_LIBRARY=$(abspath $(BIN))/libconvoy.so.1 PYTHONDONTWRITEBYTECODE=1 TEST_JOBS=2 tests/run.sh $(PYTHON_TESTS)
 
 .PHONY: test-conformance
 test-conformance: $(CONFORMANCE_BINARIES) ## one suite over threads, shared memory, UCX and network namespaces
@@ -579,6 +587,13 @@ install: all ## copy to DESTDIR/PREFIX (default /usr/local): library, headers, l
 	ln -sf ../libconvoy.so.1 '$(INSTALL_TO)/lib/convoy/libconvoy.so.1'
 	ln -sf ../lib/convoy/convoy '$(INSTALL_TO)/bin/convoy'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@RELEASE@|$(RELEASE)|' plugin/convoy.pc.in >'$(INSTALL_TO)/lib/pkgconfig/convoy.pc'
+
+# Into the folder of this PREFIX where Python looks for packages, with the library beside the package.
+PYTHON_TO = $(DESTDIR)$(shell $(PYTHON) -c 'import site, sys; prefix = "$(PREFIX)"; own = "%s/lib/python%d.%d/site-packages" % ((prefix,) + sys.version_info[:2]); print(next((d for d in site.getsitepackages() if d.startswith(prefix + "/lib/")), own))')
+
+.PHONY: install-python
+install-python: all ## copy the Python package and the library to DESTDIR/PREFIX, where PYTHON (/usr/bin/python3) looks
+	plugin/python/install.sh '$(PYTHON)' '$(PYTHON_TO)' $(BIN)/libconvoy.so.1
 
 .PHONY: uninstall
 uninstall: ## remove what install copied

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Gate: each public header alone, as C11 and as C++17, with gcc and clang, without implicit padding; and no type in them
-# whose size or meaning differs between compilers. Usage: abi/headers.sh
+# Gate: each public header alone, as C11 and as C++17, with gcc and clang, without implicit padding; no type in them whose
+# size or meaning differs between compilers; and nothing that only a C compiler could do for a host (macros with arguments,
+# inline functions), since hosts in other languages have tables and structs alone. Usage: abi/headers.sh
 . "$(dirname "$0")/gate.sh"
 need gcc g++ clang clang++ awk
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,5 +27,7 @@ for path in "$top"/include/convoy/*.h; do
         >"$work/banned" && fault "$name uses a banned type: $(head -n 1 "$work/banned")"
     grep -nE '^ *u?int[0-9]+_t +[a-z_]+ *: *[0-9]+ *;' "$work/code" >"$work/banned" &&
         fault "$name has a bit-field: $(head -n 1 "$work/banned")"
+    grep -nE '^ *# *define +[A-Za-z_0-9]+\(|\b(inline|__inline|__inline__)\b' "$work/code" >"$work/banned" &&
+        fault "$name does work that only a C compiler can: $(head -n 1 "$work/banned")"
 done
 finish

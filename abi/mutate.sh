@@ -98,6 +98,12 @@ m_note_lost() { strip --remove-section=.note.convoy build/libconvoy.so.1; }
 m_file_damaged() { printf '\377' | dd of=build/libconvoy.so.1 bs=1 seek=9000 conv=notrunc 2>/dev/null; }
 m_minor_bumped_in_manifest_only() { edit plugin/families.h 's/FIRST(core, CONVOY_CORE_MAJOR, CONVOY_CORE_MINOR/FIRST(core, CONVOY_CORE_MAJOR, 7/'; rebuild plugin/manifest.c; }
 m_library_of_other_headers() { edit include/convoy/query.h '/^struct convoy_host_info/,/^};/s/uint32_t reserved;/uint32_t other;/'; rebuild plugin/query.c; cp -a "$top/include/convoy/query.h" include/convoy/; }
+m_device_field_retyped() { edit include/convoy/device.h '/^struct convoy_device_table/,/^};/s/uint32_t name_length;/int32_t name_length;/'; }
+m_macro_with_work() { edit $poll 's/^#define CONVOY_POLL_LISTS_MAX 8/&\n#define CONVOY_POLL_SIZE(x) (sizeof *(x))/'; }
+m_inline_function() { edit $base 's/^#define CONVOY_OK 0/&\nstatic inline int32_t convoy_is_ok(int32_t status) { return status == 0; }/'; }
+m_python_field_renamed() { edit plugin/python/convoy/_abi.py '0,/("error_reason", c_int32)/s//("error_cause", c_int32)/'; }
+m_python_slot_moved() { edit plugin/python/convoy/_abi.py 's/("reduce_test", 16,/("reduce_test", 24,/'; }
+m_python_status_renumbered() { edit plugin/python/convoy/_abi.py 's/^BUSY = -204/BUSY = -206/'; }
 
 # -- run ----------------------------------------------------------------------------------------------------------------
 

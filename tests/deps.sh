@@ -13,7 +13,8 @@ test_packages=(
     "${build_packages[@]}"
     clang:clang libclang-rt-14-dev clang-tidy:clang-tidy dwarves:pahole g++:g++ libc6-dbg
     iproute2:ip nftables:nft gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross
-    strace:strace python3:python3 procps:ps util-linux:unshare
+    strace:strace python3 procps:ps util-linux:unshare
+    python3-torch python3-numpy mypy python3-pip python3-setuptools python3-wheel
 )
 bench_packages=(
     "${build_packages[@]}"

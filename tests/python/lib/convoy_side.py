@@ -10,30 +10,39 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 _ROOT = Path(__file__).resolve().parents[3]
+HOOKS = "EQUIVALENCE_HOOKS"  # environment: another module with register() and call_logs(), to test the comparison
 Calls = Sequence[Mapping[str, Any]]
+
+
+def _hooks() -> str:
+    return os.environ.get(HOOKS, "convoy.sglang")
+
+
+def library() -> str:
+    """The path of the library under test: CONVOY_LIBRARY, which is set to this tree's build where it is not."""
+    return os.environ.setdefault("CONVOY_LIBRARY", str(_ROOT / "build" / "libconvoy.so.1"))
 
 
 def why_absent() -> str | None:
     """Why the hooks cannot be installed here; None when they can."""
-    os.environ.setdefault("CONVOY_LIBRARY", str(_ROOT / "build" / "libconvoy.so.1"))
+    path = library()
     try:
-        if importlib.util.find_spec("convoy.sglang") is None:
-            return "the package has no module convoy.sglang"
+        if importlib.util.find_spec(_hooks()) is None:
+            return f"there is no module {_hooks()}"
     except ModuleNotFoundError:
-        return "there is no package convoy in plugin/python"
-    library = os.environ["CONVOY_LIBRARY"]
-    return None if os.path.exists(library) else f"{library} has not been built"
+        return f"there is no package for {_hooks()}"
+    return None if os.path.exists(path) else f"{path} has not been built"
 
 
 def install() -> None:
     """Registers convoy's hooks with the host on sys.path and applies them."""
-    importlib.import_module("convoy.sglang").register()
+    importlib.import_module(_hooks()).register()
     importlib.import_module("sglang.srt.plugins.hook_registry").HookRegistry.apply_hooks()
 
 
 def call_logs() -> dict[str, Calls]:
     """The parsed call log of each group that convoy has open in this process."""
-    logs: dict[str, Calls] = importlib.import_module("convoy.sglang").call_logs()
+    logs: dict[str, Calls] = importlib.import_module(_hooks()).call_logs()
     return logs
 
 

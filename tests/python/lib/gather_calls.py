@@ -55,6 +55,15 @@ def _tensor_fields(name: str, tensor: Any) -> Fields:
     return {name: tensor.tolist(), f"{name} is": f"{tensor.dtype} {list(tensor.shape)} {tensor.device}"}
 
 
+def _with_types(fields: Fields) -> Fields:
+    """True equals 1, but a host may look at the type."""
+    types = {}
+    for name, value in fields.items():
+        parts = value if isinstance(value, list) else []
+        types[name] = " of ".join([type(value).__name__, *sorted({type(part).__name__ for part in parts})])
+    return {**fields, "types": types}
+
+
 def call(shape: str, gather: Gather, member: Member) -> Fields:
     """The fields afterwards. Their tensor is overwritten then, so that one that shares storage spoils what follows."""
     import torch
@@ -77,7 +86,7 @@ def call(shape: str, gather: Gather, member: Member) -> Fields:
     fields = {name: value for name, value in vars(info).items() if name != _FIRST[shape]}
     fields.update(_tensor_fields(_FIRST[shape], first), returned=returned)
     first.fill_(-7)
-    return fields
+    return _with_types(fields)
 
 
 def expected_fields(shape: str, gather: Gather, rank: int, first: tuple[tuple[int, ...], ...]) -> Fields:
@@ -97,4 +106,4 @@ def expected_fields(shape: str, gather: Gather, rank: int, first: tuple[tuple[in
     name = _FIRST[shape]
     fields.update({name: rows, f"{name} is": described, "returned": None})
     fields.update(global_num_tokens=[row[0] for row in rows], global_num_tokens_for_logprob=[row[1] for row in rows])
-    return fields
+    return _with_types(fields)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import traceback
 from collections import Counter
@@ -57,6 +58,17 @@ def _host_half(shape: str, chosen: Sequence[Gather], member: Member, report: Rep
     return seen
 
 
+def _refilled(records: Iterable[Record]) -> list[Record]:
+    """With the fallback in place of rows of zeros: in a sum the host takes these for empty, before or after the round."""
+    made = []
+    for record in records:
+        width = len(record.given)
+        rows = [record.taken[at : at + width] for at in range(0, len(record.taken), width)]
+        filled = [row if any(row) else reference_gather.FALLBACK[:width] for row in rows]
+        made.append(dataclasses.replace(record, taken=tuple(value for row in filled for value in row)))
+    return made
+
+
 def _is_part(part: Sequence[Record], whole: Sequence[Record]) -> bool:
     """Whether part is in whole in this order, with others between."""
     rest = iter(whole)
@@ -79,12 +91,12 @@ class _ConvoyHalf:
             if gather.fits and self.member.size > 1:  # alone there is nobody to exchange with
                 table = reference_gather.expect(gather, rank).table
                 wanted.append(Record("", GATHER, gather.rows[rank], tuple(value for row in table for value in row)))
-        return wanted
+        return _refilled(wanted)
 
     def _compare_logs(self, what: str, batch: Sequence[Gather]) -> None:
         wanted = self._wanted(batch)
         logs = {name: self.tail.take(name, calls) for name, calls in convoy_side.call_logs().items()}
-        by_group = [recorder.from_call_log("", calls) for calls in logs.values()]
+        by_group = [_refilled(recorder.from_call_log("", calls)) for calls in logs.values()]
         if self.member.size > 1 and all(gather.fits for gather in batch):
             logged = Counter(record for records in by_group for record in records)
             note(self.report.convoy_differences, f"logs, {what}", logged, Counter(wanted))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lib.gather_scenarios import Gather
 
-_FALLBACK = (0, 0, 1, 0, 1, 4, 0, 0, -1, -1)
+FALLBACK = (0, 0, 1, 0, 1, 4, 0, 0, -1, -1)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def _final_row(gather: Gather, slot: int, width: int) -> tuple[int, ...]:
     is_inactive = len(gather.mask) >= gather.slots and gather.mask[slot] == 0
     row = _slot_row(gather, slot, width)
     is_empty = gather.by_sum and not any(row)
-    return _FALLBACK[:width] if is_inactive or is_empty else row
+    return FALLBACK[:width] if is_inactive or is_empty else row
 
 
 def expect(gather: Gather, rank: int) -> Expected:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 from lib import convoy_side, runner
 
 _SHOWN = 3  # differences that are reported
+_TEXT_MAX = 6000  # of one of them
 
 
 @dataclass
@@ -22,9 +24,27 @@ class Report:
     convoy_differences: list[str] = field(default_factory=list)
 
 
+def _narrowed(path: str, actual: Any, expected: Any) -> tuple[str, Any, Any]:
+    """The first part in which two values of one form differ, and where it is."""
+    if dataclasses.is_dataclass(actual) and type(actual) is type(expected):
+        pairs = [(f".{one.name}", getattr(actual, one.name), getattr(expected, one.name)) for one in dataclasses.fields(actual)]
+    elif isinstance(actual, dict) and isinstance(expected, dict) and actual.keys() == expected.keys():
+        pairs = [(f"[{key!r}]", actual[key], expected[key]) for key in actual]
+    elif isinstance(actual, (list, tuple)) and type(actual) is type(expected) and len(actual) == len(expected):
+        pairs = [(f"[{place}]", *both) for place, both in enumerate(zip(actual, expected))]
+    else:
+        pairs = []
+    for where, one, other in pairs:
+        if one != other:
+            return _narrowed(path + where, one, other)
+    return path, actual, expected
+
+
 def note(differences: list[str], what: str, actual: object, expected: object) -> None:
+    """Adds the first part that differs, if one does."""
     if actual != expected and len(differences) < _SHOWN:
-        differences.append(f"{what}\n  is   {actual}\n  must {expected}")
+        path, one, other = _narrowed("", actual, expected)
+        differences.append(f"{what}\n  {path} is {one!r}\n  must be {other!r}; of\n  {actual}\n  {expected}"[:_TEXT_MAX])
 
 
 def _show(differences: Sequence[tuple[int, str]]) -> None:

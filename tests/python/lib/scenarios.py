@@ -92,7 +92,7 @@ def random_scenario(seed: int, index: int, size: int) -> Scenario:
     form = FORMS[index % len(FORMS)]
     tp, cp = common.choice(shapes(size))
     count = common.choice((0, 1, _QUEUE_MAX, common.randrange(_QUEUE_MAX + 1), common.randrange(9)))
-    success = common.choice((0.0, 0.5, 0.9, 1.0))
+    success = common.choice((0.0, 0.5, 0.7, 0.9, 0.9, 1.0))
     entries = []
     for rank in range(size):
         own = random.Random(f"{seed}/{index}/{size}/{rank}")
@@ -103,7 +103,7 @@ def random_scenario(seed: int, index: int, size: int) -> Scenario:
         tp=tp,
         cp=cp,
         entries=tuple(entries),
-        probability=common.choice((0.0, 0.0, 0.1, 0.5, 1.0)),
+        probability=common.choice((0.0, 0.0, 0.0, 0.0, 0.1, 0.1, 0.5, 1.0)),
         draw_seed=common.getrandbits(32),
         backend=common.choice(("mooncake", "fake")),
     )
