@@ -41,6 +41,7 @@ logger = logging.getLogger("convoy.sglang")
 HOSTS_WAY: Any = object()  # result of a run that has to be made by the host's own collective
 _UNSENT = (errors.InvalidArgument, errors.Limit, errors.NoMemory)
 _LATE = (errors.TimedOut, errors.Canceled)
+_NAMED = 16  # ranks that a text has room for
 _OVER = (errors.Broken, errors.PeerLost, errors.Unreachable, errors.StaleEpoch)
 
 
@@ -111,6 +112,7 @@ class Lane:
                 return self._abandon(group, failure)
             except errors.ConvoyError as verdict:
                 failure = verdict
+        failure = _named(failure)
         if not falls_back():
             raise failure
         if isinstance(failure, errors.PeerFailed) or isinstance(failure, _UNSENT):
@@ -146,6 +148,18 @@ class Lane:
     def _leave(self, what: str, failure: errors.ConvoyError) -> None:
         self._is_host = True
         logger.warning("%s: %s; from now on all ranks use the host's own collective for its %s", what, failure, self.WHAT)
+
+
+def _named(failure: errors.ConvoyError) -> errors.ConvoyError:
+    """The same exception, its text naming the ranks of its report: what each brought when they differ, else its state."""
+    if failure.report is None or not failure.report.members:
+        return failure
+    differs = isinstance(failure, errors.Diverged)
+    said = ["rank %d %s" % (m.rank, "brought %d" % m.entries if differs else m.condition) for m in failure.report.members]
+    shown, more = ", ".join(said[:_NAMED]), len(said) - _NAMED
+    failure.text = "%s (%s%s)" % (failure.text, shown, ", and %d more" % more if more > 0 else "")
+    failure.args = (failure.text,)
+    return failure
 
 
 def _broken(group: Group, late: errors.ConvoyError) -> errors.ConvoyError:
