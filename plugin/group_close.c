@@ -45,6 +45,19 @@ static bool close_end_opening(struct convoy_group *group, uint64_t deadline_ns)
     return is_done;
 }
 
+/* Waits until nobody is inside group_open_test or _wait any more: they have been told, and look at the handle once more. */
+static bool close_drain_openers(const struct convoy_group *group, uint64_t deadline_ns)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    while (atomic_load(&group->opening) != 0) {
+        if (convoy_now_ns() >= deadline_ns) {
+            return false;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
 static void close_destroy(struct convoy_group *group, uint64_t deadline_ns)
 {
     convoy_record_settle(&group->record);
@@ -79,7 +92,8 @@ int32_t convoy_group_shut(struct convoy_group *group, uint64_t timeout_ns, struc
     if (is_closed) {
         return CONVOY_OK;
     }
-    if (!close_end_opening(group, deadline) || !close_drain_calls(group, deadline)) {
+    if (!close_end_opening(group, deadline) || !close_drain_openers(group, deadline) ||
+        !close_drain_calls(group, deadline)) {
         return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "group %.*s: a call is still inside; close it again",
                                 (int)group->options.name_length, group->options.name);
     }

@@ -244,7 +244,8 @@ static int32_t group_create(struct convoy_context *context, const struct convoy_
     group->last.member_count = (uint32_t)group->options.member_count;
     group->last.own_index = group->options.own_index;
     group->last.epoch = group->options.epoch;
-    group->open_deadline_ns = convoy_deadline_after(convoy_now_ns(), group->options.open_timeout_ns);
+    group->open_started_ns = convoy_now_ns();
+    group->open_deadline_ns = convoy_deadline_after(group->open_started_ns, group->options.open_timeout_ns);
     *group_out = group;
     return CONVOY_OK;
 }
@@ -365,39 +366,55 @@ static int32_t group_open_result_locked(struct convoy_group *group, struct convo
     return group->open_status == CONVOY_OK ? CONVOY_OK : convoy_error_copy(error, &group->open_error);
 }
 
-static int32_t group_open_check(struct convoy_group *group, struct convoy_error *error)
+/* Enters group_open_test or _wait. The count first, so that a close sees this call or this call the close. */
+static int32_t group_open_look_enter(struct convoy_group *group, struct convoy_error *error)
 {
     if (group == NULL || convoy_handle_is_forked(group->alive)) {
         return convoy_group_refuse(group, error);
     }
+    (void)atomic_fetch_add(&group->opening, 1);
+    uint32_t phase = atomic_load(&group->phase);
+    int32_t status = CONVOY_OK;
+    if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
+        status = convoy_group_refuse(group, error);
+    } else if (!convoy_debug_take(&group->opener)) {
+        status = convoy_error_set(error, CONVOY_BUSY, "group %.*s: two calls of group_open_test or _wait at once",
+                                  (int)group->options.name_length, group->options.name);
+    }
+    if (status != CONVOY_OK) {
+        (void)atomic_fetch_sub(&group->opening, 1);
+    }
+    return status;
+}
+
+/* A close that came meanwhile is what there is to say. */
+static int32_t group_open_look_leave(struct convoy_group *group, int32_t status, struct convoy_error *error)
+{
     uint32_t phase = atomic_load(&group->phase);
     if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
-        return convoy_group_refuse(group, error);
+        status = convoy_group_refuse(group, error);
     }
-    if (!convoy_debug_take(&group->opener)) {
-        return convoy_error_set(error, CONVOY_BUSY, "group %.*s: two calls of group_open_test or _wait at once",
-                                (int)group->options.name_length, group->options.name);
-    }
-    return CONVOY_OK;
+    convoy_log_flush(&group->context->runtime->log);
+    convoy_debug_give(&group->opener);
+    (void)atomic_fetch_sub(&group->opening, 1);
+    return status;
 }
 
 int32_t convoy_group_open_test(convoy_group *group, struct convoy_error *error)
 {
-    int32_t status = group_open_check(group, error);
+    int32_t status = group_open_look_enter(group, error);
     if (status != CONVOY_OK) {
         return status;
     }
     (void)pthread_mutex_lock(&group->lock);
     status = group->is_open_done ? group_open_result_locked(group, error) : CONVOY_IN_PROGRESS;
     (void)pthread_mutex_unlock(&group->lock);
-    convoy_log_flush(&group->context->runtime->log);
-    convoy_debug_give(&group->opener);
-    return status;
+    return group_open_look_leave(group, status, error);
 }
 
 int32_t convoy_group_open_wait(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error)
 {
-    int32_t status = group_open_check(group, error);
+    int32_t status = group_open_look_enter(group, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -413,9 +430,7 @@ int32_t convoy_group_open_wait(convoy_group *group, uint64_t timeout_ns, struct 
                  ? group_open_result_locked(group, error)
                  : convoy_error_set(error, CONVOY_TIMED_OUT, "group %.*s is not open after %llu ms and goes on opening",
                                     (int)group->options.name_length, group->options.name,
-                                    (unsigned long long)(timeout / CONVOY_NS_PER_MS));
+                                    (unsigned long long)((convoy_now_ns() - group->open_started_ns) / CONVOY_NS_PER_MS));
     (void)pthread_mutex_unlock(&group->lock);
-    convoy_log_flush(&group->context->runtime->log);
-    convoy_debug_give(&group->opener);
-    return status;
+    return group_open_look_leave(group, status, error);
 }

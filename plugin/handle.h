@@ -64,7 +64,9 @@ struct convoy_group {
     bool has_schema;
     convoy_debug_owner caller; /* of the serialized call that runs */
     convoy_debug_owner opener; /* of group_open_test or _wait */
+    uint64_t open_started_ns;
     uint64_t open_deadline_ns;
+    _Atomic uint32_t opening; /* calls of group_open_test and _wait that are inside */
     pthread_mutex_t lock; /* protects what follows, and the engine's life against calls from any thread */
     pthread_cond_t opened;
     struct convoy_bootstrap *bootstrap;

@@ -80,6 +80,7 @@ struct convoy_record {
     uint64_t digest;
     uint8_t output[CONVOY_RECORD_ENTRY_BYTES];
     uint32_t poll_operation; /* CONVOY_OPERATION_* of the last poll round */
+    convoy_operation timed_out; /* the last one of which a time-out was counted */
     uint32_t input; /* which of inputs is the open or last sync round's; the other is for the call that starts */
     struct convoy_record_input inputs[2];
     struct convoy_record_kept kept[CONVOY_RECORD_KEPT];
@@ -142,8 +143,9 @@ static inline void convoy_record_poll_counts(struct convoy_record *record, const
     }
 }
 
-/* A wait gave up (TIMED_OUT, CANCELED): counted, but the round is not over. Other statuses: nothing. */
-void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, int32_t status);
+/* A wait for `which` gave up (TIMED_OUT, CANCELED): counted, but the round is not over. Time-outs count once per operation:
+ * a host may wait in slices. Other statuses: nothing. */
+void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, convoy_operation which, int32_t status);
 
 /* Copies what a sync call of `width` columns brings, before the call. */
 void convoy_record_sync_prepare(struct convoy_record *record, const struct convoy_sync_call *call, uint32_t width);
@@ -163,6 +165,7 @@ struct convoy_record_sync {
     uint32_t width;
     uint32_t cells;
     uint64_t round; /* however it ended */
+    convoy_operation operation; /* the engine's last */
 };
 void convoy_record_sync(struct convoy_record *record, const struct convoy_record_sync *round);
 

@@ -12,9 +12,11 @@ static bool record_is_refusal(int32_t status)
     return status / 100 == CONVOY_INVALID_ARGUMENT / 100 || status == CONVOY_BUSY;
 }
 
-void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, int32_t status)
+void convoy_record_gave_up(struct convoy_record *record, uint32_t operation, convoy_operation which, int32_t status)
 {
-    if (status == CONVOY_TIMED_OUT || status == CONVOY_CANCELED) {
+    bool is_told = status == CONVOY_TIMED_OUT && record->timed_out == which && which != 0;
+    if ((status == CONVOY_TIMED_OUT || status == CONVOY_CANCELED) && !is_told) {
+        record->timed_out = status == CONVOY_TIMED_OUT ? which : record->timed_out;
         const struct convoy_stats_sample sample = {.operation = operation, .status = status};
         convoy_stats_round(record->stats, &sample);
     }
@@ -95,7 +97,7 @@ __attribute__((noinline)) static void record_sync_whole(struct convoy_record *re
 {
     bool is_open = round->status == CONVOY_IN_PROGRESS || round->status == CONVOY_TIMED_OUT ||
                    round->status == CONVOY_CANCELED;
-    convoy_record_gave_up(record, CONVOY_OPERATION_SYNC, round->status);
+    convoy_record_gave_up(record, CONVOY_OPERATION_SYNC, round->operation, round->status);
     if (!record->is_gathering || is_open || record_is_refusal(round->status)) {
         return;
     }

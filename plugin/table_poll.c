@@ -159,6 +159,11 @@ __attribute__((noinline)) static void poll_tell_stall(struct convoy_group *group
     convoy_log_flush(log);
 }
 
+static void poll_gave_up(struct convoy_group *group, int32_t status)
+{
+    convoy_record_gave_up(&group->record, group->record.poll_operation, convoy_engine_last(group->engine), status);
+}
+
 /* What reduce_test and reduce_wait, one and two levels, share. is_waiting false: timeout_ns does not count. */
 struct poll_end {
     convoy_operation operation;
@@ -206,13 +211,14 @@ static int32_t poll_end(convoy_group *group, const struct poll_end *end, struct 
     if (status == CONVOY_OK) {
         convoy_record_poll_counts(&group->record, full.full);
     } else {
-        convoy_record_gave_up(&group->record, group->record.poll_operation, status);
+        poll_gave_up(group, status);
     }
     if (group->record.stalls != 0) {
         poll_tell_stall(group);
     }
     status = convoy_group_status(group, status, error);
     if (second != NULL) {
+        status = convoy_group_status(second, status, error); /* it is that one that is closed, perhaps */
         convoy_group_leave(second);
     }
     convoy_group_leave(group);
@@ -287,7 +293,7 @@ static int32_t table_reduce(convoy_group *group, const struct convoy_poll_call *
         }
     }
     if (status < CONVOY_OK) {
-        convoy_record_gave_up(&group->record, group->record.poll_operation, status);
+        poll_gave_up(group, status);
         status = convoy_group_status(group, status, error);
     } else if (group->record.stalls != 0) {
         poll_tell_stall(group);

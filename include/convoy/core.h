@@ -192,7 +192,8 @@ struct convoy_core_table {
      * [one thread per group; never blocks; opening, ready, failed; since 1.0] */
     int32_t (*group_open_test)(convoy_group *group, struct convoy_error *error);
 
-    /* As group_open_test, but waits. TIMED_OUT: timeout_ns passed and the open goes on. timeout_ns 0 = the group's
+    /* As group_open_test, but waits. TIMED_OUT: timeout_ns passed and the open goes on; text has the time since it
+     * started, so it may be waited for in slices. CLOSED: the group was closed meanwhile. timeout_ns 0 = the group's
      * timeout_ns.
      * [one thread per group; blocks up to timeout_ns; opening, ready, failed; since 1.0] */
     int32_t (*group_open_wait)(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
@@ -207,7 +208,8 @@ struct convoy_core_table {
     int32_t (*group_close)(convoy_group *group, uint64_t timeout_ns, struct convoy_error *error);
 
     /* Makes a wait of this member return CANCELED with `reason` in its error text. Local. The operation stays open.
-     * With no operation open, the next wait that has to wait is canceled. reason: copies, at most 120 bytes are kept.
+     * A call on two groups is a wait of both. With no operation open, or between two slices of a wait, the next wait that
+     * has to wait is canceled. reason: copies, at most 120 bytes are kept.
      * INVALID_ARGUMENT: reason is NULL with a length. CLOSED, FORKED.
      * [any thread; never blocks; any state but closed; since 1.0] */
     int32_t (*group_cancel)(convoy_group *group, const char *reason, size_t reason_length, struct convoy_error *error);

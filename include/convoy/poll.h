@@ -196,7 +196,10 @@ struct convoy_poll_table {
     int32_t (*reduce_test)(convoy_group *group, convoy_operation operation, struct convoy_poll_result *result_out,
                            struct convoy_error *error);
 
-    /* As reduce_test, but waits. TIMED_OUT, CANCELED: no result, the operation stays open.
+    /* As reduce_test, but waits. TIMED_OUT, CANCELED: no result, the operation stays open. Waiting in slices (reduce or
+     * reduce_start, then this again and again) is as good as one long wait: text and report give the time since the
+     * operation started, the counters have one time-out per operation, and who sleeps goes on to sleep. Slices of 10 ms
+     * or more cost little beside.
      * [serialized per group; blocks up to timeout_ns; never allocates; active, stuck; since 1.0] */
     int32_t (*reduce_wait)(convoy_group *group, convoy_operation operation, uint64_t timeout_ns,
                            struct convoy_poll_result *result_out, struct convoy_error *error);

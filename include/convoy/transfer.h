@@ -361,7 +361,8 @@ struct convoy_transfer_table {
     int32_t (*transfer_test)(convoy_transfer_engine *engine, convoy_transfer transfer,
                              struct convoy_transfer_result *result_out, struct convoy_error *error);
 
-    /* As transfer_test, but waits. IN_PROGRESS: timeout_ns passed, the transfer has a deadline of its own.
+    /* As transfer_test, but waits. IN_PROGRESS: timeout_ns passed, the transfer has a deadline of its own. Slices are as
+     * good as one long wait. engine_close ends it: CANCELED.
      * [any thread; blocks up to timeout_ns; never allocates; open, closing; since 1.0] */
     int32_t (*transfer_wait)(convoy_transfer_engine *engine, convoy_transfer transfer, uint64_t timeout_ns,
                              struct convoy_transfer_result *result_out, struct convoy_error *error);

@@ -90,7 +90,9 @@ int32_t convoy_two_level_start(struct convoy_poll *first, struct convoy_poll *se
 /* Level 1 until it is over; then exactly one contribution at level 2, of whichever kind. */
 static int32_t first_look(struct convoy_poll *first, uint64_t deadline_ns, struct convoy_error *error)
 {
+    convoy_engine_heed(first->engine, first->two.second->engine); /* whose wait comes later: who closes it is not to wait */
     int32_t status = convoy_poll_look(first, deadline_ns, error);
+    convoy_engine_heed(first->engine, NULL);
     if (status_is_open(status)) {
         return status;
     }

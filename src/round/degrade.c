@@ -31,6 +31,11 @@ int32_t convoy_engine_degrade(struct convoy_engine *engine, int32_t status, uint
     if (reopened == CONVOY_TIMED_OUT && !is_waiting) {
         return CONVOY_IN_PROGRESS; /* agreement is under way; the next test looks again */
     }
+    if (reopened == CONVOY_TIMED_OUT) { /* so does the next wait */
+        atomic_store(&engine->was_stuck, 1);
+        convoy_engine_report_fill(engine, CONVOY_TIMED_OUT, CONVOY_FIELD_NONE);
+        return CONVOY_TIMED_OUT;
+    }
     if (reopened != CONVOY_OK) {
         convoy_log_line(&engine->runtime->log, CONVOY_LOG_WARN, "no going on degraded: %.200s", error.text);
         return status;

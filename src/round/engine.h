@@ -123,6 +123,13 @@ const struct convoy_engine_counters *convoy_engine_counters(const struct convoy_
 /* Whether this operation is open, or over and its end not yet read by test or wait: no other may start. */
 bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation);
 
+/* The operation that was started last, whether it is open or over. */
+convoy_operation convoy_engine_last(const struct convoy_engine *engine);
+
+/* From now on a cancel of `beside` ends waits of this engine too; NULL = no more. By the thread that waits, for a call on
+ * two groups. */
+void convoy_engine_heed(struct convoy_engine *engine, struct convoy_engine *beside);
+
 /* Number of the last operation's round, whether it is open or over, and however it ended. */
 uint64_t convoy_engine_round(const struct convoy_engine *engine);
 

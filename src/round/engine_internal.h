@@ -58,10 +58,18 @@ struct convoy_waiting {
     bool is_settled;      /* all local members' processors are known */
     uint32_t looks;       /* between two yields of a long wait */
     uint64_t usual_ns;    /* moving average of how long peers keep this member waiting */
-    uint64_t ask_ns;   /* CLOCK_MONOTONIC from which a leader asks silent hosts: a quarter of the deadline */
+    uint64_t ask_ns;   /* CLOCK_MONOTONIC from which a leader asks silent hosts: a quarter of the first wait's deadline, then
+                          each time the round has taken twice as long */
     uint64_t watch_ns; /* until when a leader looks at its host without yielding (groups of several hosts) */
     uint32_t turn;     /* counts empty turns, to yield now and then */
     uint32_t shared;   /* not 0: somebody else ran when this member yielded of late (groups of several hosts) */
+};
+
+/* What waits for one operation that gave up have left to the next wait for it. Another operation starts with nothing. */
+struct convoy_slices {
+    convoy_operation operation;
+    uint64_t spent_ns;   /* waited so far: yielding for it is not begun again */
+    uint64_t look_at_ns; /* CLOCK_MONOTONIC of the next look for dead peers: waits shorter than its interval get there too */
 };
 
 /* What one pass over the cells of a host, or over the merged blobs of all hosts, found. */
@@ -137,6 +145,9 @@ struct convoy_engine {
     uint64_t fingerprint;
     uint64_t reference; /* what the others' are compared with: own, or of the first row when own is an error row */
     uint32_t scan; /* local positions below it have arrived */
+    struct convoy_slices slices;
+    struct convoy_engine *beside; /* of the other group of a call on two groups, while it waits: a cancel there ends it too */
+    uint64_t wait_until_ns;       /* deadline of the wait that runs; 0 = it has not had to look at the clock */
     int32_t error_reason;
     uint32_t failed_member; /* who made the last round fail, or member_count */
     bool recovered; /* reopen completed the last operation with a result from another host */

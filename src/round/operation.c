@@ -126,7 +126,9 @@ static int32_t operation_publish(struct convoy_engine *engine, const struct conv
 int32_t convoy_engine_result(struct convoy_engine *engine, int32_t status, struct convoy_round_summary *summary_out,
                              struct convoy_error *error)
 {
-    bool is_unread = convoy_engine_is_open(engine) || status == CONVOY_IN_PROGRESS;
+    bool is_reopening = status == CONVOY_TIMED_OUT && /* degrade.c: it is over here, and will come again */
+                        atomic_load_explicit(&engine->state, memory_order_relaxed) == CONVOY_ENGINE_BROKEN;
+    bool is_unread = convoy_engine_is_open(engine) || status == CONVOY_IN_PROGRESS || is_reopening;
     atomic_store_explicit(&engine->is_unread, is_unread, memory_order_relaxed);
     if (status == CONVOY_OK) {
         bool is_usual = engine->remote == NULL && (engine->loss_count | engine->lost_count) == 0 && !is_unread;
@@ -277,6 +279,16 @@ int32_t convoy_engine_abandon(struct convoy_engine *engine, convoy_operation ope
 {
     operation_enter(engine);
     return operation_leave(engine, operation_abandon(engine, operation, error));
+}
+
+void convoy_engine_heed(struct convoy_engine *engine, struct convoy_engine *beside)
+{
+    engine->beside = beside;
+}
+
+convoy_operation convoy_engine_last(const struct convoy_engine *engine)
+{
+    return atomic_load_explicit(&engine->operation, memory_order_relaxed);
 }
 
 bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation)

@@ -62,7 +62,8 @@ struct convoy_remote_host {
     uint64_t down_ns; /* since when its leader's link is down; 0 = it is not */
     uint64_t retry_ns;
     uint32_t retry_member; /* of it, asked last whether it leads now */
-    uint64_t asked_word; /* ASK was sent for it */
+    uint64_t asked_word;   /* ASK was sent for it */
+    uint64_t ask_again_ns; /* and is sent for it again from then on */
     struct convoy_remote_box partial[2];
     struct convoy_remote_box rows[2];
 };

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is known about members of other hosts: a table in the segment that the leader keeps and every local member reads
- * for reports and dumps. A leader that has waited for a quarter of its deadline asks the silent ones. */
+ * for reports and dumps. A leader that has waited for a quarter of its deadline asks the silent ones, and again each time
+ * the round has taken twice as long: what a report says of them is half as old as the round at most. */
 #include "round/remote_internal.h"
+
+#define STATUS_AGAIN_NS (100 * CONVOY_NS_PER_MS) /* the soonest */
 
 void convoy_remote_saw_host(struct convoy_remote *remote, uint32_t host, uint64_t word, uint64_t tag)
 {
@@ -88,14 +91,17 @@ void convoy_remote_ask_silent(struct convoy_remote *remote, uint64_t now_ns)
         return;
     }
     uint64_t word = convoy_word(engine->generation, atomic_load_explicit(&engine->round, memory_order_relaxed));
+    uint64_t taken = convoy_deadline_left(atomic_load_explicit(&engine->published_ns, memory_order_relaxed), now_ns);
     for (uint32_t host = 0; host < remote->host_count; host++) {
         struct convoy_remote_host *from = &remote->hosts[host];
+        bool is_again = from->asked_word == word;
         if (host == remote->own_host || from->is_lost || from->partial[word & 1].word == word ||
-            from->asked_word == word) {
+            (is_again && now_ns < from->ask_again_ns)) {
             continue;
         }
         from->asked_word = word;
-        for (uint32_t member = 0; member < engine->member_count; member++) { /* until the answer comes */
+        from->ask_again_ns = now_ns + (taken > STATUS_AGAIN_NS ? taken : STATUS_AGAIN_NS);
+        for (uint32_t member = 0; member < engine->member_count && !is_again; member++) { /* until the answer comes */
             if (engine->local.hosts.host_of[member] == host) {
                 atomic_store_explicit(&convoy_segment_status(&engine->segment, member)->condition,
                                       CONVOY_MEMBER_UNKNOWN, memory_order_relaxed);

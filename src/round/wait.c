@@ -96,9 +96,28 @@ void convoy_engine_sleep(struct convoy_engine *engine, uint64_t ns)
     (void)atomic_fetch_sub(&head->sleepers, 1);
 }
 
-static int32_t wait_canceled(struct convoy_engine *engine)
+/* Who is asked to end the wait: this engine, the one beside it, or nobody (NULL). */
+static struct convoy_engine *wait_find_cancel(struct convoy_engine *engine)
 {
-    atomic_store(&engine->cancel_requested, 0);
+    struct convoy_engine *beside = engine->beside;
+    if (atomic_load(&engine->cancel_requested) != 0) {
+        return engine;
+    }
+    return beside != NULL && atomic_load(&beside->cancel_requested) != 0 ? beside : NULL;
+}
+
+static int32_t wait_canceled(struct convoy_engine *engine, struct convoy_engine *by)
+{
+    atomic_store(&by->cancel_requested, 0);
+    if (by != engine) { /* the words that were said there */
+        char text[CONVOY_CANCEL_TEXT_BYTES];
+        (void)pthread_mutex_lock(&by->report_lock);
+        memcpy(text, by->cancel_text, sizeof text);
+        (void)pthread_mutex_unlock(&by->report_lock);
+        (void)pthread_mutex_lock(&engine->report_lock);
+        memcpy(engine->cancel_text, text, sizeof text);
+        (void)pthread_mutex_unlock(&engine->report_lock);
+    }
     atomic_store(&engine->was_stuck, 1);
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_STUCK, memory_order_relaxed);
     convoy_engine_report_fill(engine, CONVOY_CANCELED, CONVOY_FIELD_NONE);
@@ -114,6 +133,30 @@ static int32_t wait_timed_out(struct convoy_engine *engine)
     atomic_store_explicit(&engine->state, CONVOY_ENGINE_STUCK, memory_order_relaxed);
     convoy_engine_report_fill(engine, CONVOY_TIMED_OUT, CONVOY_FIELD_NONE);
     return CONVOY_TIMED_OUT;
+}
+
+/* How long earlier waits for the open operation took. */
+static uint64_t wait_spent(const struct convoy_engine *engine)
+{
+    bool is_same = engine->slices.operation == atomic_load_explicit(&engine->operation, memory_order_relaxed);
+    return is_same ? engine->slices.spent_ns : 0;
+}
+
+/* The wait ends and the operation does not. */
+static void wait_keep(struct convoy_engine *engine, uint64_t spent_ns, uint64_t look_at_ns)
+{
+    engine->slices = (struct convoy_slices){
+        .operation = atomic_load_explicit(&engine->operation, memory_order_relaxed),
+        .spent_ns = spent_ns,
+        .look_at_ns = look_at_ns,
+    };
+}
+
+/* The operation has ended: all waits for it were one. */
+static void wait_over(struct convoy_engine *engine, uint64_t spent_ns)
+{
+    convoy_engine_wait_learn(engine, spent_ns);
+    engine->slices.operation = 0;
 }
 
 /* A few looks with pauses in between. */
@@ -140,24 +183,33 @@ static void wait_yield(struct convoy_engine *engine, uint64_t now)
     engine->waiting.looks = !is_alone ? WAIT_LOOKS_MIN : looks < WAIT_LOOKS_MAX ? looks : WAIT_LOOKS_MAX;
 }
 
-/* Yields, then sleeps, until the round ends. A look for dead peers every liveness_ms, whichever way it waits. */
+/* Yields, then sleeps, until the round ends. A look for dead peers every liveness_ms, whichever way it waits. A further wait
+ * for an operation goes on where the one before stood. */
 CONVOY_HOT
 static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
 {
     uint64_t started = convoy_now_ns();
+    uint64_t spent = wait_spent(engine);
     uint64_t deadline = convoy_deadline_after(started, timeout_ns);
-    uint64_t yield_until = convoy_deadline_after(started, wait_yield_window(engine));
+    uint64_t yield_until = convoy_deadline_after(started, convoy_deadline_left(spent, wait_yield_window(engine)));
     uint64_t liveness_ns = engine->runtime->settings.liveness_ms * CONVOY_NS_PER_MS;
-    engine->waiting.ask_ns = convoy_deadline_after(started, timeout_ns / 4);
     uint64_t look_at = started + CONVOY_NS_PER_MS < started + liveness_ns ? started + CONVOY_NS_PER_MS : started;
+    engine->wait_until_ns = deadline;
+    if (spent != 0) {
+        look_at = engine->slices.look_at_ns;
+    } else {
+        engine->waiting.ask_ns = convoy_deadline_after(started, timeout_ns / 4);
+    }
     for (;;) {
         int32_t status = engine->remote != NULL ? convoy_engine_collect(engine) : wait_look(engine);
         if (status != CONVOY_IN_PROGRESS) {
-            convoy_engine_wait_learn(engine, convoy_now_ns() - started);
+            wait_over(engine, spent + (convoy_now_ns() - started));
             return status;
         }
-        if (atomic_load(&engine->cancel_requested) != 0) {
-            return wait_canceled(engine);
+        struct convoy_engine *by = wait_find_cancel(engine);
+        if (by != NULL) {
+            wait_keep(engine, spent + (convoy_now_ns() - started), look_at);
+            return wait_canceled(engine, by);
         }
         uint64_t now = convoy_now_ns();
         if (now >= look_at) {
@@ -166,6 +218,7 @@ static int32_t wait_slow(struct convoy_engine *engine, uint64_t timeout_ns)
             continue; /* a seal may have ended the round */
         }
         if (now >= deadline) {
+            wait_keep(engine, spent + (now - started), look_at);
             return wait_timed_out(engine);
         }
         uint64_t slice = convoy_deadline_left(now, deadline < look_at ? deadline : look_at);
@@ -191,6 +244,10 @@ static int32_t wait_once(struct convoy_engine *engine, uint64_t timeout_ns)
         int32_t status = convoy_engine_collect(engine);
         if (status != CONVOY_IN_PROGRESS) {
             engine->waited.kind = i != 0 && engine->waited.kind < CONVOY_WAIT_SPIN ? CONVOY_WAIT_SPIN : engine->waited.kind;
+            uint64_t spent = wait_spent(engine);
+            if (spent != 0) { /* it came between two waits */
+                wait_over(engine, spent);
+            }
             return status;
         }
         convoy_engine_pause();
@@ -204,11 +261,13 @@ int32_t convoy_engine_wait_until(struct convoy_engine *engine, uint64_t timeout_
     if (!engine->waiting.is_settled) {
         wait_settle(engine);
     }
+    engine->wait_until_ns = 0;
     int32_t status = wait_once(engine, timeout_ns);
     if (status != CONVOY_PEER_LOST || !engine->degrade) {
         return status;
     }
-    uint64_t deadline = convoy_deadline_after(atomic_load_explicit(&engine->published_ns, memory_order_relaxed), timeout_ns);
+    uint64_t deadline = engine->wait_until_ns;
+    deadline = deadline != 0 ? deadline : convoy_deadline_after(convoy_now_ns(), timeout_ns);
     for (;;) { /* each turn goes on without at least one more member, so this ends */
         status = convoy_engine_degrade(engine, status, deadline, true);
         if (status != CONVOY_IN_PROGRESS) {

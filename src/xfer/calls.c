@@ -65,6 +65,9 @@ int32_t convoy_xfer_wait(struct convoy_xfer *engine, convoy_transfer transfer, u
         engine->attended_ns = now;
         convoy_xfer_pump(engine);
         struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, transfer, error);
+        if (entry != NULL && entry->paused_ns != 0 && pausing.looks == 0) { /* as if the last wait had gone on */
+            pausing = (struct convoy_xfer_pausing){.looks = 1, .since_ns = now - entry->paused_ns};
+        }
         if (entry != NULL && !convoy_xfer_state_is_end(entry->state)) {
             help(engine, entry, deadline_ns != 0);
             entry = convoy_xfer_entry_find(engine, transfer, error); /* the lock was given up */
@@ -77,6 +80,9 @@ int32_t convoy_xfer_wait(struct convoy_xfer *engine, convoy_transfer transfer, u
             if (status == CONVOY_IN_PROGRESS && entry->is_awaited) { /* this thread copies nothing any more */
                 entry->is_awaited = false;
                 (void)pthread_cond_signal(&engine->work);
+            }
+            if (status == CONVOY_IN_PROGRESS && pausing.looks != 0) {
+                entry->paused_ns = now - pausing.since_ns;
             }
             if (result_out != NULL) {
                 fill_result(engine, entry, result_out);

@@ -46,6 +46,7 @@ struct convoy_xfer_entry {
     bool is_queued; /* a copy waits for a thread */
     bool is_copying;
     bool is_asking; /* stage: a thread is in its ready callback */
+    uint64_t paused_ns; /* how long host threads have waited for it already: they do not begin to yield again */
     bool is_awaited; /* a host thread waits for it, and copies if there is something to copy */
     bool is_accepting; /* load: waits for any offer that matches */
     bool is_lent; /* send: the peer may read; load: BACK is owed */

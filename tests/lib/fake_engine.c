@@ -315,6 +315,12 @@ uint64_t convoy_engine_next_round(const struct convoy_engine *engine)
     return engine->group->round;
 }
 
+/* Nobody cancels here while another thread waits. */
+void convoy_engine_heed(struct convoy_engine *engine, struct convoy_engine *beside)
+{
+    (void)engine, (void)beside;
+}
+
 bool convoy_engine_holds(const struct convoy_engine *engine, convoy_operation operation)
 {
     return engine->has_published && !engine->is_over && operation == engine->operation;

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from lib.runner import expect_equal, expect_raises  # noqa: E402
 
 def _reduce_in_every_way(member: gang.Member) -> list[Record]:
     import torch
-    import torch.distributed as dist
+
+    dist: Any = torch.distributed
 
     own, world = torch.tensor([member.rank, 7]), member.groups["world"]
     with recorder.Recorder({"pair": member.groups["pair"], "all": world}).recording() as log:
@@ -68,7 +70,7 @@ def test_call_log_gives_the_same_records() -> None:
 
 def test_call_log_that_does_not_tell_all_is_refused() -> None:
     for call in (_call(1, cut=True), _call(1, status="TIMED_OUT"), _call(1, status="IN_PROGRESS")):
-        expect_raises(ValueError, lambda call=call: recorder.from_call_log("g", [call]))
+        expect_raises(ValueError, functools.partial(recorder.from_call_log, "g", [call]))
 
 
 def test_call_log_is_followed_until_it_loses_calls() -> None:

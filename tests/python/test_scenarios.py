@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
-from typing import Callable, Iterable
+from typing import Any, Callable, Iterable
 
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE), str(_HERE.parents[1] / "plugin" / "python")]
@@ -15,6 +16,7 @@ from lib import gather_scenarios, reference_gather, reference_polls, runner, sce
 from lib.host_objects import Entry, Landing  # noqa: E402
 from lib.runner import expect_equal  # noqa: E402
 
+Case = Callable[..., Any]  # of a scenario: whether it holds there
 _SEED, _COUNT = 20, 60  # of each size; less than `make test` runs
 
 
@@ -22,7 +24,11 @@ def _randoms() -> list[scenarios.Scenario]:
     return [scenarios.random_scenario(_SEED, index, size) for size in (1, 2, 4, 8) for index in range(_COUNT)]
 
 
-def _expect_all(cases: dict[str, Callable[..., bool]], over: Iterable[tuple[object, ...]]) -> None:
+def _lands(landing: str, entry: Entry) -> bool:
+    return entry.landing == landing and entry.state == 4
+
+
+def _expect_all(cases: dict[str, Case], over: Iterable[tuple[object, ...]]) -> None:
     left = dict(cases)
     for one in over:
         left = {name: case for name, case in left.items() if not case(*one)}
@@ -50,9 +56,9 @@ def test_scenarios_of_polls_have_every_case() -> None:
     def some(holds: Callable[[Entry], bool]) -> Callable[[scenarios.Scenario], bool]:
         return lambda scenario: any(holds(entry) for entries in scenario.entries for entry in entries)
 
-    cases: dict[str, Callable[..., bool]] = {form: lambda one, form=form: one.form == form for form in scenarios.FORMS}
+    cases: dict[str, Case] = {form: lambda one, form=form: one.form == form for form in scenarios.FORMS}
     for landing in (Landing.PENDING, Landing.FINISHES, Landing.DONE, Landing.LATE):
-        cases[landing] = some(lambda entry, landing=landing: entry.landing == landing and entry.state == 4)
+        cases[landing] = some(functools.partial(_lands, landing))
     for count in (0, 1, 64):
         cases[f"{count} requests"] = lambda one, count=count: len(one.entries[0]) == count
     cases["stamp 0"] = lambda one: one.is_gated and some(lambda entry: entry.state == 4 and entry.stamp == 0)(one)
@@ -82,7 +88,9 @@ def test_scenarios_of_polls_lead_to_reductions_that_matter() -> None:
         {
             "the first reduction changes something": lambda scenario, expected: changes(expected, 0),
             "the second does": lambda scenario, expected: len(expected.reductions) > 1 and changes(expected, 1),
-            "both do": lambda scenario, expected: len(expected.reductions) > 1 and changes(expected, 0) and changes(expected, 1),
+            "both do": lambda scenario, expected: (
+                len(expected.reductions) > 1 and changes(expected, 0) and changes(expected, 1)
+            ),
             "a request is agreed to be Success": lambda scenario, expected: 4 in expected.result,
         },
         seen(),
@@ -95,7 +103,7 @@ def test_scenarios_of_gathers_have_every_case() -> None:
     expect_equal(len({gather.mask for gather in made if len(gather.mask) == 4}), 16, "masks of four ranks")
     expect_equal(len({(gather.dp, gather.tp, gather.cp) for gather in made if gather.fits}), 6, "shapes")
     fallback = (0, 0, 1, 0, 1, 4, 0, 0)
-    cases: dict[str, Callable[..., bool]] = {
+    cases: dict[str, Case] = {
         "a short mask": lambda gather: len(gather.mask) < gather.slots,
         "no mask": lambda gather: gather.mask == (),
         "a long mask": lambda gather: len(gather.mask) > gather.slots,
@@ -104,7 +112,9 @@ def test_scenarios_of_gathers_have_every_case() -> None:
         "largest": lambda gather: any(2**63 - 1 in row for row in gather.rows),
         "smallest": lambda gather: any(-(2**63) in row for row in gather.rows),
         "zeros stay": lambda gather: (0,) * 8 in reference_gather.expect(gather, 0).first,
-        "zeros do not": lambda gather: gather.by_sum and (0,) * 8 in gather.rows and fallback in reference_gather.expect(gather, 0).first,
+        "zeros do not": lambda gather: (
+            gather.by_sum and (0,) * 8 in gather.rows and fallback in reference_gather.expect(gather, 0).first
+        ),
     }
     _expect_all(cases, ((gather,) for gather in made))
 

@@ -116,7 +116,8 @@ def test_transfer_edges_are_the_hosts() -> None:
     overrun = {"byte": torch.zeros(1, dtype=torch.uint8), "rest": one}
     expect_raises(ValueError, lambda: sender.manager.stage_tensors_async("over", overrun))
     expect_equal(sender.buffer.get_stats()["slots"], 1, "the slot that leaks")
-    expect_equal(sender.manager.stage_tensors_async("large", {"x": torch.zeros(5 * _MIB, dtype=torch.uint8)}), (None, None), "no room")
+    large = {"x": torch.zeros(5 * _MIB, dtype=torch.uint8)}
+    expect_equal(sender.manager.stage_tensors_async("large", large), (None, None), "no room")
     expect_raises(ValueError, lambda: receiver.manager.load_tensors_async("unknown", {}, device="cpu"))
     expect_raises(ValueError, lambda: receiver.manager.allocate_receive_slot("zero", 0))
 

@@ -99,8 +99,8 @@ static void test_degrade_is_for_losses_only(void **state)
     fake_hosts_destroy(hosts);
 }
 
-/* The others do not answer within the deadline: the loss is returned, and what to do about it is the caller's. */
-static void test_degrade_gives_up_at_the_deadline(void **state)
+/* The others do not answer within the deadline: the next wait, or test, goes on with the agreement. */
+static void test_degrade_outlasts_a_wait_that_times_out(void **state)
 {
     (void)state;
     const uint32_t host_of[] = {0, 1, 2};
@@ -110,8 +110,34 @@ static void test_degrade_gives_up_at_the_deadline(void **state)
     fake_hosts_start(hosts, 0, 1);
     EXPECT_STATUS(convoy_engine_wait(member->engine, member->operation, 20 * CONVOY_NS_PER_MS, &member->summary,
                                      &member->error),
-                  CONVOY_PEER_LOST, NULL);
-    EXPECT_EQUAL(member->error.rank, 2);
+                  CONVOY_TIMED_OUT, NULL);
+    EXPECT_TEXT(member->error.text, "did not hear from ranks 1, 2");
+    EXPECT(convoy_engine_holds(member->engine, member->operation));
+    EXPECT_STATUS(convoy_engine_wait(member->engine, member->operation, CONVOY_NS_PER_MS, &member->summary, &member->error),
+                  CONVOY_TIMED_OUT, NULL);
+    fake_hosts_start(hosts, 1, 2);
+    degrade_expect_end(hosts, 0, 2, CONVOY_OK);
+    EXPECT_EQUAL(member->sum, 3);
+    EXPECT_EQUAL(member->summary.epoch, FAKE_HOSTS_EPOCH + 1);
+    fake_hosts_expect_round(hosts, 3);
+    fake_hosts_destroy(hosts);
+}
+
+/* Who gives it up instead is told how it has ended, and reopens. */
+static void test_degrade_wait_that_timed_out_can_be_given_up(void **state)
+{
+    (void)state;
+    const uint32_t host_of[] = {0, 1, 2};
+    struct fake_hosts *hosts = degrade_create(host_of, 3);
+    struct fake_member *member = &hosts->members[0];
+    fake_hosts_kill(hosts, 2);
+    fake_hosts_start(hosts, 0, 1);
+    EXPECT_STATUS(convoy_engine_wait(member->engine, member->operation, 20 * CONVOY_NS_PER_MS, &member->summary, NULL),
+                  CONVOY_TIMED_OUT, NULL);
+    EXPECT_STATUS(fake_hosts_abandon(hosts, 0), CONVOY_CLOSED, NULL);
+    EXPECT(!convoy_engine_holds(member->engine, member->operation));
+    fake_hosts_expect_reopen(hosts, FAKE_HOSTS_EPOCH + 1, 2);
+    fake_hosts_expect_round(hosts, 2);
     fake_hosts_destroy(hosts);
 }
 
@@ -150,7 +176,8 @@ int main(void)
         cmocka_unit_test(test_degrade_round_comes_again_without_the_lost_host),
         cmocka_unit_test(test_degrade_is_a_policy),
         cmocka_unit_test(test_degrade_is_for_losses_only),
-        cmocka_unit_test(test_degrade_gives_up_at_the_deadline),
+        cmocka_unit_test(test_degrade_outlasts_a_wait_that_times_out),
+        cmocka_unit_test(test_degrade_wait_that_timed_out_can_be_given_up),
         cmocka_unit_test(test_degrade_hands_over_what_another_host_completed),
     };
     return cmocka_run_group_tests_name("degrade", tests, NULL, NULL);

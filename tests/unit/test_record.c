@@ -373,14 +373,29 @@ static void test_record_given_up_waits_are_counted_and_others_not(void **state)
     struct scene *scene = *state;
     const int32_t statuses[] = {CONVOY_IN_PROGRESS, CONVOY_OK, CONVOY_BUSY, CONVOY_PEER_LOST};
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
-        convoy_record_gave_up(&scene->record, CONVOY_OPERATION_POLL, statuses[i]);
+        convoy_record_gave_up(&scene->record, CONVOY_OPERATION_POLL, 1, statuses[i]);
         assert_int_equal(scene_all(scene, CONVOY_OPERATION_POLL), 0);
     }
-    convoy_record_gave_up(&scene->record, CONVOY_OPERATION_POLL, CONVOY_TIMED_OUT);
-    convoy_record_gave_up(&scene->record, CONVOY_OPERATION_POLL, CONVOY_CANCELED);
+    convoy_record_gave_up(&scene->record, CONVOY_OPERATION_POLL, 1, CONVOY_TIMED_OUT);
+    convoy_record_gave_up(&scene->record, CONVOY_OPERATION_POLL, 1, CONVOY_CANCELED);
     assert_int_equal(scene_all(scene, CONVOY_OPERATION_POLL), 2);
     assert_int_equal(scene_ok(scene, CONVOY_OPERATION_POLL), 0);
     assert_int_equal(convoy_call_log_count(scene->record.log), 0);
+}
+
+/* Who waits in slices has given up once. A cancel is always one that somebody asked for. */
+static void test_record_time_outs_count_once_per_operation(void **state)
+{
+    struct scene *scene = *state;
+    for (uint32_t i = 0; i < 3; i++) {
+        convoy_record_gave_up(&scene->record, CONVOY_OPERATION_POLL, 1, CONVOY_TIMED_OUT);
+        convoy_record_gave_up(&scene->record, CONVOY_OPERATION_POLL, 1, CONVOY_CANCELED);
+    }
+    assert_int_equal(scene_all(scene, CONVOY_OPERATION_POLL), 4);
+    convoy_record_gave_up(&scene->record, CONVOY_OPERATION_SYNC, 2, CONVOY_TIMED_OUT);
+    convoy_record_gave_up(&scene->record, CONVOY_OPERATION_SYNC, 2, CONVOY_TIMED_OUT);
+    assert_int_equal(scene_all(scene, CONVOY_OPERATION_SYNC), 1);
+    assert_int_equal(scene_all(scene, CONVOY_OPERATION_POLL), 4);
 }
 
 /* Added up over the lists of the last round; more results than it had lists are not looked at. */
@@ -457,6 +472,7 @@ int main(void)
         SCENE_TEST(test_record_every_16th_call_is_timed),
         SCENE_TEST(test_record_stall_is_told_once_per_interval),
         SCENE_TEST(test_record_given_up_waits_are_counted_and_others_not),
+        SCENE_TEST(test_record_time_outs_count_once_per_operation),
         SCENE_TEST(test_record_counts_of_results_are_added_up),
         SCENE_TEST(test_record_of_a_closed_group_keeps_its_counters),
 #ifdef CONVOY_FAULTS

@@ -36,7 +36,13 @@ static char *dump_of(struct fake_hosts *hosts, uint32_t index)
     return text;
 }
 
-static void test_remote_status_silent_hosts_are_asked_once(void **state)
+/* The hosts as the first one's leader knows them. */
+static struct convoy_remote_host *hosts_of(struct fake_hosts *hosts)
+{
+    return engine_of(hosts, 0)->remote->hosts;
+}
+
+static void test_remote_status_silent_hosts_are_asked_now_and_then(void **state)
 {
     (void)state;
     struct fake_hosts *hosts = fake_hosts_create(host_of, 5);
@@ -48,10 +54,18 @@ static void test_remote_status_silent_hosts_are_asked_once(void **state)
     EXPECT_EQUAL(fake_links_waiting(0, 2), 0); /* it has not waited for long */
     engine_of(hosts, 0)->waiting.ask_ns = 0;
     fake_hosts_look(hosts, 0);
+    EXPECT(hosts_of(hosts)[1].ask_again_ns != 0);
+    hosts_of(hosts)[1].ask_again_ns = hosts_of(hosts)[2].ask_again_ns = UINT64_MAX; /* however slow this test is */
     fake_hosts_look(hosts, 0);
     EXPECT_EQUAL(fake_links_waiting(0, 2), 1);
     EXPECT_EQUAL(fake_links_waiting(0, 4), 1);
     EXPECT_EQUAL(fake_links_waiting(0, 3), 0); /* leaders only */
+    hosts_of(hosts)[1].ask_again_ns = 0; /* the time has come for that one */
+    fake_hosts_look(hosts, 0);
+    hosts_of(hosts)[1].ask_again_ns = UINT64_MAX;
+    fake_hosts_look(hosts, 0);
+    EXPECT_EQUAL(fake_links_waiting(0, 2), 2);
+    EXPECT_EQUAL(fake_links_waiting(0, 4), 1);
     look_at_rows(hosts, 0);
     EXPECT_EQUAL(rows[1].condition, CONVOY_MEMBER_MISSING); /* of this host */
     EXPECT_EQUAL(rows[2].condition, CONVOY_MEMBER_MISSING);
@@ -272,7 +286,7 @@ static void test_remote_status_second_member_watches_its_leader(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_remote_status_silent_hosts_are_asked_once),
+        cmocka_unit_test(test_remote_status_silent_hosts_are_asked_now_and_then),
         cmocka_unit_test(test_remote_status_answer_says_who_of_a_host_is_missing),
         cmocka_unit_test(test_remote_status_timeout_names_other_hosts),
         cmocka_unit_test(test_remote_status_divergence_names_members_of_other_hosts),

@@ -52,6 +52,33 @@ static void test_wait_sleeps_without_a_window(void **state)
     neighbours_destroy(all);
 }
 
+/* Waits for one operation are one: its window does not open again, its time adds up, and the look for dead peers comes when
+ * it would have. */
+static void test_wait_goes_on_where_the_last_one_stood(void **state)
+{
+    (void)state;
+    struct neighbours *all = wait_create("{\"yield_us\": 100000}");
+    struct convoy_engine *engine = all->members[0].engine;
+    const struct convoy_stats_wait *waited = wait_in_vain(all);
+    uint32_t yields = waited->yields;
+    EXPECT(engine->slices.spent_ns >= WAIT_NS);
+    EXPECT_STATUS(neighbours_wait(all, 0, CONVOY_NS_PER_MS), CONVOY_TIMED_OUT, NULL);
+    EXPECT_EQUAL(waited->yields, yields);
+    uint64_t spent_ns = engine->slices.spent_ns;
+    EXPECT(spent_ns >= WAIT_NS + CONVOY_NS_PER_MS);
+    engine->slices.look_at_ns = UINT64_MAX;
+    EXPECT_STATUS(neighbours_wait(all, 0, CONVOY_NS_PER_MS), CONVOY_TIMED_OUT, NULL);
+    EXPECT_EQUAL(engine->slices.look_at_ns, UINT64_MAX);
+    spent_ns = engine->slices.spent_ns;
+    EXPECT_OK(neighbours_start(all, 1, 1), NULL);
+    EXPECT_OK(neighbours_wait(all, 0, CONVOY_NS_PER_MS), NULL); /* at its first look */
+    EXPECT_EQUAL(waited->wait_ns, spent_ns);
+    EXPECT_OK(neighbours_wait(all, 1, CONVOY_NS_PER_MS), NULL);
+    (void)wait_in_vain(all); /* the next operation has a window of its own */
+    EXPECT(waited->yields != 0);
+    neighbours_destroy(all);
+}
+
 /* Who usually waits for longer than it could yield does so for a moment only. */
 static void test_wait_short_window_when_peers_are_usually_late(void **state)
 {
@@ -287,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wait_yields_within_its_window),
         cmocka_unit_test(test_wait_sleeps_without_a_window),
+        cmocka_unit_test(test_wait_goes_on_where_the_last_one_stood),
         cmocka_unit_test(test_wait_short_window_when_peers_are_usually_late),
         cmocka_unit_test(test_wait_learns_an_average_over_about_eight),
         cmocka_unit_test(test_wait_pauses_only_with_a_processor_for_each),

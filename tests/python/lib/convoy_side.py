@@ -36,6 +36,7 @@ def why_absent() -> str | None:
 
 def install() -> None:
     """Registers convoy's hooks with the host on sys.path and applies them."""
+    os.environ.pop("CONVOY_SCALE", None)  # ours, not a setting of the library, which would warn of it
     importlib.import_module(_hooks()).register()
     importlib.import_module("sglang.srt.plugins.hook_registry").HookRegistry.apply_hooks()
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import multiprocessing
 import os
 import tempfile
@@ -45,8 +46,7 @@ def grid_groups(size: int, tp: int, cp: int) -> dict[str, list[list[int]]]:
 
 
 def _make_groups(member: Member, groups: Mapping[str, GroupRanks], limit: timedelta) -> None:
-    import torch.distributed as dist
-
+    dist: Any = importlib.import_module("torch.distributed")
     member.groups["world"], member.ranks["world"] = dist.group.WORLD, list(range(member.size))
     for name, parts in groups.items():
         for ranks in parts:  # every process makes every group, in one order, as torch wants it
@@ -68,8 +68,8 @@ def _member_main(
     faulthandler.dump_traceback_later(limit_s * 0.95)
     try:
         import torch
-        import torch.distributed as dist
 
+        dist: Any = importlib.import_module("torch.distributed")
         torch.set_num_threads(1)
         limit = timedelta(seconds=limit_s)
         dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=limit)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, Callable
 
 from lib.gang import Member
 from lib.gather_scenarios import Gather
@@ -36,7 +36,11 @@ _FIELDS = {
         "can_run_breakable_cuda_graph",
     ),
 }
-_REDUCED = {2: lambda values: bool(min(values)), 3: lambda values: bool(max(values)), 6: lambda values: bool(min(values))}
+_REDUCED: dict[int, Callable[[Any], bool]] = {
+    2: lambda values: bool(min(values)),
+    3: lambda values: bool(max(values)),
+    6: lambda values: bool(min(values)),
+}
 _FIRST = {"today": "tp0_info_cpu", "before": "tp0_info"}
 
 Fields = dict[str, object]

@@ -11,8 +11,9 @@ import time
 from typing import Any
 
 import torch
-import torch.distributed as dist
+import torch.distributed
 
+dist: Any = torch.distributed
 _all_reduce, _all_gather = dist.all_reduce, dist.all_gather
 _fault = os.environ.get("PRETENDER_FAULT", "")
 _rounds: Any = None

@@ -13,7 +13,8 @@ logger = logging.getLogger(__name__)
 
 def _found(group: str) -> Iterable[EntryPoint]:
     found: Any = entry_points()
-    return found.select(group=group) if hasattr(found, "select") else found.get(group, ())  # a mapping before 3.10
+    chosen: Iterable[EntryPoint] = found.select(group=group) if hasattr(found, "select") else found.get(group, ())
+    return chosen  # before Python 3.10 all were a mapping by group
 
 
 def call_plugins(group: str) -> None:
