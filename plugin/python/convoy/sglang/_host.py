@@ -82,10 +82,17 @@ def print_plan(chosen: Sequence[_hooks.Chosen]) -> None:
         logger.info("dry run: %s", decision)
 
 
-def _register(one: _hooks.Chosen, hooks: Any, kinds: Any) -> None:
+def _register(one: _hooks.Chosen, hooks: Any, kinds: Any) -> _hooks.Chosen:
+    """Registers one piece whole, or, when its hooks cannot be made, not at all. Gives what has become of it."""
     assert one.shape is not None
-    for target, hook in one.shape.make(one.found).items():
+    try:
+        made = one.shape.make(one.found)
+    except Exception as reason:
+        text = "its hooks cannot be made: %s: %s; the host's own code stays" % (type(reason).__name__, reason)
+        return _hooks.Chosen(one.piece, tuple(d._replace(action=_hooks.WARN, reason=text) for d in one.decisions))
+    for target, hook in made.items():
         hooks.register(target, hook, getattr(kinds, one.piece.kind))
+    return one
 
 
 def register(pieces: Sequence[_hooks.Piece], registry_name: str, environment: Mapping[str, str] = os.environ) -> None:
@@ -104,7 +111,4 @@ def register(pieces: Sequence[_hooks.Piece], registry_name: str, environment: Ma
     if environment.get("CONVOY_DRY_RUN", "0").strip() not in ("", "0"):
         print_plan(chosen)
         return
-    for one in chosen:
-        if one.shape is not None:
-            _register(one, hooks, kinds)
-    _log(chosen)
+    _log([_register(one, hooks, kinds) if one.shape is not None else one for one in chosen])
