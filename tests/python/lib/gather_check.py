@@ -138,13 +138,13 @@ def _hooked(shape: str, chosen: Sequence[Gather], member: Member, host: Sequence
 def check(member: Member, shape: str, seed: int, count: int) -> Report:
     """For gang.run. Exceptions of the convoy half are differences, so that the host half is still reported."""
     standin.use(shape)
+    kind = importlib.import_module(gather_calls.MODULES[shape]).MLPSyncBatchInfo  # it may add to torch, so before any log
     chosen = selection(shape, member.size, seed, count)
     report = Report()
     host = _host_half(shape, chosen, member, report)
     if convoy_side.why_absent() is not None:
         return report
     try:
-        kind = importlib.import_module(gather_calls.MODULES[shape]).MLPSyncBatchInfo
         before = dict(vars(kind))
         convoy_side.install()
         if shape == "future":
