@@ -258,8 +258,8 @@ static bool variable_is_setting(const char *rest, size_t length)
 
 static bool variable_is_anothers(const char *rest, size_t length)
 {
-    static const char *const names[] = {"LIBRARY", "FALLBACK"};
-    bool is_anothers = strncmp(rest, "TEST_", strlen("TEST_")) == 0;
+    static const char *const names[] = {"LIBRARY", "FALLBACK", "SECRET", "HOOKS", "DRY_RUN"};
+    bool is_anothers = strncmp(rest, "TEST_", strlen("TEST_")) == 0 || strncmp(rest, "HOOK_", strlen("HOOK_")) == 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         is_anothers |= strlen(names[i]) == length && memcmp(names[i], rest, length) == 0;
     }

@@ -53,8 +53,8 @@ int32_t convoy_settings_load(struct convoy_settings *settings, const char *json,
                              struct convoy_error *error);
 
 /* Calls tell(user, name) for each CONVOY_* variable of the environment that is no setting, at most 8 times: a misspelt
- * one would be ignored in silence. Variables that others read (CONVOY_LIBRARY, CONVOY_FALLBACK, CONVOY_TEST_*) are not
- * told. */
+ * one would be ignored in silence. Variables that others read (CONVOY_LIBRARY, CONVOY_TEST_*, and of the plugin for SGLang
+ * CONVOY_FALLBACK, CONVOY_SECRET, CONVOY_HOOKS, CONVOY_HOOK_*, CONVOY_DRY_RUN) are not told. */
 void convoy_settings_unknown(void (*tell)(void *user, const char *name), void *user);
 
 /* New JSON object {name: {value, source, text}}; NULL = out of memory. gives */

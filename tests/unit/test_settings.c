@@ -182,6 +182,8 @@ static void test_settings_variables_that_are_none_are_told(void **state)
     setenv("CONVOY_NET", "shm", 1);
     setenv("CONVOY_LIBRARY", "/nowhere", 1);
     setenv("CONVOY_TEST_ANYTHING", "1", 1);
+    setenv("CONVOY_SECRET", "ours", 1);
+    setenv("CONVOY_HOOK_POLL", "0", 1);
     told.count = 0;
     convoy_settings_unknown(told_take, &told);
     assert_int_equal(told.count, before);
@@ -193,6 +195,8 @@ static void test_settings_variables_that_are_none_are_told(void **state)
     unsetenv("CONVOY_TIMEOUT");
     unsetenv("CONVOY_LIBRARY");
     unsetenv("CONVOY_TEST_ANYTHING");
+    unsetenv("CONVOY_SECRET");
+    unsetenv("CONVOY_HOOK_POLL");
 }
 
 int main(void)

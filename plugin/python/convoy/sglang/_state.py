@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this process has open for its host: one context, opened at first use, and the groups in it.
+
+A forked child has inherited handles that belong to its parent; it starts with nothing and opens its own. What is still open
+when the interpreter ends is closed by the package.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any, Dict, List, Optional
+
+from convoy import library
+from convoy.context import Context
+from convoy.group import Group
+
+OPEN_TIMEOUT_S = 60.0  # of a group whose members have all been heard already
+_HOST_PATIENCE_S = 1800.0  # torch's own default for a collective
+
+
+class Process:
+    """One process's context and groups. Not shared with children."""
+
+    def __init__(self) -> None:
+        self._plugin: Optional[library.Plugin] = None
+        self._context: Optional[Context] = None
+        self.lanes: Dict[Any, Any] = {}  # by (process group, what travels); see _lanes
+        self.groups: List[Group] = []
+
+    def context(self) -> Context:
+        """The context; opened when there is none. Raises LoadError and what ``Plugin.context`` raises."""
+        if self._context is None or self._context.closed:
+            if self._plugin is None:
+                self._plugin = library.load()
+            self._context = self._plugin.context(secret=os.environ.get("CONVOY_SECRET", ""))
+        return self._context
+
+    def open_group(self, process_group: Any, **options: Any) -> Group:
+        """Opens a group on all ranks of the process group, or raises the same on all of them. Collective."""
+        convoy_torch = import_module("convoy.torch")
+        try:
+            context = self.context()
+        except Exception as failure:  # the others are opening, and must hear that this rank cannot
+            convoy_torch.agree(process_group, failure)
+            raise
+        options.setdefault("open_timeout", OPEN_TIMEOUT_S)
+        options.setdefault("timeout", patience(process_group))
+        group: Group = convoy_torch.open_group(context, process_group, **options)
+        self.groups.append(group)
+        return group
+
+
+def patience(process_group: Any) -> Optional[float]:
+    """Seconds that a round waits for a rank that is late: CONVOY_TIMEOUT_MS where it is set (None), else as long as the
+    host's own collective on this process group would. A rank that has died is noticed at once and needs no time-out."""
+    if os.environ.get("CONVOY_TIMEOUT_MS"):
+        return None
+    try:
+        backend = process_group
+        if hasattr(process_group, "_get_backend"):
+            backend = process_group._get_backend(import_module("torch").device("cpu"))
+        seconds = float(backend.options._timeout.total_seconds())
+    except (AttributeError, RuntimeError, TypeError):
+        return _HOST_PATIENCE_S
+    return min(max(seconds, 1.0), 86400.0)
+
+
+_inherited: List[Process] = []  # kept, as dropping a context of the parent's would close it
+_process = Process()
+
+
+def _in_child() -> None:
+    global _process
+    _inherited.append(_process)
+    _process = Process()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+def process() -> Process:
+    """This process's state."""
+    return _process
+
+
+def context() -> Context:
+    """This process's context, opened when there is none."""
+    return _process.context()
+
+
+def groups() -> List[Group]:
+    """The groups that hooks have opened in this process and that are still open."""
+    return [group for group in _process.groups if group._inner is not None]
+
+
+def call_logs() -> Dict[str, Any]:
+    """The last rounds of each group: {name: ``Group.call_log()``'s list}. For tests and debugging."""
+    return {group.name: group.call_log() for group in groups()}
