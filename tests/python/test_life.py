@@ -207,7 +207,7 @@ def test_a_context_is_not_freed_under_a_call() -> None:
             may_go.wait(_LATE_S)
             return 4 if kind == "round" else real_reduce(*arguments) if kind == "hot path" else real(*arguments)
 
-        real, real_reduce = group._build.core.group_info, reducer._reduce
+        real, real_reduce = group._build.core.group_info, reducer._ready
         calls = {"round": lambda: group.poll([PollList(read=stay, count=1)]), "hot path": lambda: reducer(1), "look": group.info}
 
         def work() -> None:
@@ -221,7 +221,7 @@ def test_a_context_is_not_freed_under_a_call() -> None:
             if kind == "look":
                 group._build.core.group_info = stay
             if kind == "hot path":
-                reducer._reduce = stay
+                reducer._ready = stay
             thread.start()
             assert is_in.wait(_LATE_S)
             expect_raises(convoy.DrainTimeout, lambda: context.close(0.3))

@@ -285,6 +285,7 @@ def _complete_after_all(member: Member, environment: Dict[str, str]) -> Any:
     """A rank whose wait is over when the round is complete for all takes the result."""
     from convoy import errors
     from convoy.group import Group
+    from convoy.poll import PollList
 
     utils = hooked("today", environment)
     world = member.groups["world"]
@@ -298,13 +299,8 @@ def _complete_after_all(member: Member, environment: Dict[str, str]) -> Any:
         return real(self, states)
 
     def operation_is_open(self: Any, states: Any) -> None:
-        reducer = self._reducer
-        reducer.states[: len(states)] = bytes(states)
-        reducer._list.count = len(states)
-        from ctypes import byref, c_uint64
-
-        status = self._build.poll.reduce_start(self._inner, byref(reducer._call), byref(c_uint64()), self._error_ref)
-        assert status == 0, status
+        operation = self.poll_start([PollList(states)])
+        self._left_open = lambda left: operation.wait(left).lists[0].states
         deadline = time.monotonic() + 30
         while self.info().round < 2 and not all_heard(self) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -27,6 +27,7 @@ class EngineInfo:
 
     @classmethod
     def from_struct(cls, info: _abi.EngineInfo) -> "EngineInfo":
+        """What the plugin wrote."""
         state = _STATES[info.state] if info.state < len(_STATES) else str(info.state)
         return cls(state, info.peer_count, info.transfer_count, info.completion_fd, info.incarnation, info.pool_memory or 0,
                    info.pool_bytes, info.pool_generation, info.session.decode("ascii", "replace"))
@@ -57,6 +58,7 @@ class PoolFigures:
 
     @classmethod
     def from_struct(cls, figures: _abi.EngineFigures) -> "PoolFigures":
+        """What the plugin wrote."""
         return cls(*[getattr(figures, name) for name in cls.__dataclass_fields__])
 
 

@@ -71,6 +71,7 @@ class Holding(Transfer):
 
     @property
     def attempt(self) -> int:
+        """Of the request, from 1."""
         return self.payload().attempt
 
     @property

@@ -33,6 +33,7 @@ class Readiness:
         self.failure: Optional[BaseException] = None
 
     def ask(self) -> None:
+        """Asks the producer; called between calls of the plugin, never by it."""
         if not self.is_open:
             return
         try:

@@ -51,6 +51,7 @@ class TransferResult:
 
 
 def name_of(names: Any, value: int) -> str:
+    """The word for a number; of a newer plugin's, the number itself."""
     return str(names[value]) if value < len(names) else str(value)
 
 
@@ -137,10 +138,12 @@ class Transfer:
 
     @property
     def request(self) -> str:
+        """The request's name."""
         return self._request
 
     @property
     def released(self) -> bool:
+        """Whether it was released here."""
         return self._released
 
     # -- ending it ----------------------------------------------------------------------------------------------------

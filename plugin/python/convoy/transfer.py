@@ -65,6 +65,7 @@ class Engine(Moves):
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed, or its context."""
         return self._inner is None
 
     def info(self) -> EngineInfo:

@@ -247,7 +247,7 @@ def fails_to_open(member: gang.Member) -> Any:
             setattr(context, "_make_group", make_and_fail)
         late = outcome(lambda: convoy.torch.open_group(context))
         setattr(context, "_make_group", make)
-        left = [m.name for m in context._members if m._inner is not None]
+        left = [m.name for m in context._life.members]
         expect_equal(convoy.torch.open_group(context).all_reduce_min([member.rank]), [0], "the process group goes on")
     return {"refused": refused, "diverged": diverged, "foreign": foreign, "unknown": unknown, "late": late, "left": left}
 

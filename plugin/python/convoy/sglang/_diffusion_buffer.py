@@ -161,6 +161,7 @@ class ConvoyTransferBuffer:
         return self._engine.figures().free // rounded(max(1, typical_request_size), self._block)
 
     def get_stats(self) -> Dict[str, Any]:
+        """The pool's figures as a dictionary, under the names that the host reads."""
         figures = self._engine.figures()
         return {
             "role": self.role_name, "device": self.device, "pool_size": self.pool_size, "min_block_size": self._block,

@@ -31,6 +31,7 @@ class Unbuffered:
 
     @classmethod
     def add(cls, engine: "ConvoyTransferEngine") -> None:
+        """An engine that the next buffer may take."""
         with cls._lock:
             cls._engines.append(weakref.ref(engine))
 
@@ -71,6 +72,7 @@ class ConvoyTransferEngine:
 
     @property
     def session_id(self) -> str:
+        """What peers name this engine by."""
         return self.engine.session
 
     @property
@@ -162,6 +164,7 @@ class ConvoyTransferEngine:
 
     @property
     def closed(self) -> bool:
+        """Whether it was closed."""
         return self.engine.closed
 
     def close(self) -> None:

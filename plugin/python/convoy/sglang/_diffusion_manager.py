@@ -42,6 +42,7 @@ class Pending(Dict[str, PendingReceive]):
         self._reopen = reopen
 
     def pop(self, key: str, *default: Any) -> Any:
+        """As of a dictionary; the slot of what is taken out is open for pushes again."""
         receive = super().pop(key, *default)
         if isinstance(receive, PendingReceive) and receive.is_kept:
             self._reopen(receive.slot)
@@ -67,14 +68,17 @@ class ConvoyTransferManager:
 
     @property
     def session_id(self) -> str:
+        """The engine's."""
         return self._engine.session_id
 
     @property
     def pool_data_ptr(self) -> int:
+        """Address that slot offsets count from."""
         return self._buffer.pool_data_ptr
 
     @property
     def pool_size(self) -> int:
+        """Bytes."""
         return self._buffer.pool_size
 
     # -- sender -------------------------------------------------------------------------------------------------------

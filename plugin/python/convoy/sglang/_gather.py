@@ -72,12 +72,8 @@ class GatherLane(_lanes.Lane):
         return self._table
 
     def _take(self, group: Group) -> Any:
-        answer, gather_wait = self._gatherer._answer_ref, group._build.sync.gather_wait
-
-        def wait(operation: int, left_ns: int) -> int:
-            return int(gather_wait(group._inner, operation, left_ns, answer, group._error_ref))
-
-        return Operation(group, group.open_operation(), lambda operation: wait(operation, 1), wait, lambda: self._table).wait()
+        self._gatherer.wait()
+        return self._table
 
     def _error_row(self, group: Group, reason: int) -> Operation:
         return group.gather_start(None, error_row=reason)

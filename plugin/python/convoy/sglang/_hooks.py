@@ -33,6 +33,7 @@ class Piece:
 
     @property
     def variable(self) -> str:
+        """The environment variable that switches it."""
         return "CONVOY_HOOK_" + self.name.upper()
 
 

@@ -36,19 +36,15 @@ class PollLane(_lanes.Lane):
 
     WHAT = "poll reduces"
 
-    _count = 0  # states of the last round
-
     def _round(self, group: Group, value: Sequence[int]) -> List[int]:
-        self._count = len(value)
         try:
             return group.reduce(value)
         except TypeError as reason:  # no integers at all; the peers must hear of it too
             raise errors.InvalidArgument("states: %s" % reason) from reason
 
     def _take(self, group: Group) -> List[int]:
-        reducer = group._reducer
-        reducer.wait()
-        return reducer.result[: self._count].tolist()
+        states: List[int] = group.wait()
+        return states
 
 
 def check_helper(functions: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from convoy.context import Context
 from convoy.torch._ranks import ranks_text, resolve
@@ -13,9 +13,12 @@ from convoy.torch.exchange import Exchange
 from convoy.torch.group import TorchGroup
 
 
+_names: "weakref.WeakKeyDictionary[Context, Set[str]]" = weakref.WeakKeyDictionary()  # that each context has had
+
+
 def _own_name(context: Context, ranks: List[int]) -> str:
-    """A name that no group of the context has had, so that figures of two groups of the same ranks stay apart."""
-    taken = {getattr(member, "name", None) for member in context._life.members}
+    """A name that no group of torch's in the context has had, so that figures of two groups of the same ranks stay apart."""
+    taken = _names.setdefault(context, set())
     base = name = "torch:" + ranks_text(ranks)
     number = 1
     while name in taken:
@@ -28,6 +31,7 @@ def _open(context: Context, exchange: Exchange, name: Optional[str], options: Di
     ranks = exchange.ranks
     proposals = exchange.gather(_own_name(context, ranks).encode().ljust(127, b"\0"))
     agreed = name if name is not None else proposals[0].rstrip(b"\0").decode()  # the first rank's
+    _names[context].add(agreed)
     return context._make_group(TorchGroup, agreed, ranks, ranks[exchange.index], None, exchange.gather, options)
 
 
