@@ -76,7 +76,7 @@ def test_sglang_unknown_release_keeps_the_very_same_functions() -> None:
     assert all(vars(utils)[name] is value for name, value in before.items())
     assert all(vars(batch)[name] is value for name, value in methods.items())
     expect_equal(_registered(), [], "what was registered")
-    expect_equal(len(log.of("WARNING")), 2, "warnings: one per piece; %s" % log.lines)
+    expect_equal(len(log.of("WARNING")), 3, "warnings: one per piece; %s" % log.lines)
 
 
 def test_sglang_switches_leave_pieces_out() -> None:
@@ -102,9 +102,17 @@ def test_sglang_says_one_line_for_each_hook() -> None:
     standin.use("before")
     with logged() as log:
         _register()
-    expect_equal(len(log.of("INFO")), 4, "lines: %s" % log.lines)
+    expect_equal(len(log.of("INFO")), 7, "lines: %s" % log.lines)
     expect_equal(log.of("WARNING"), [], "warnings")
-    expect_equal(len(_registered()), 4, "hooks")
+    expect_equal(len(_registered()), 7, "hooks")
+
+
+def test_sglang_diffusion_without_a_registry_of_its_own_is_hooked_by_the_servers() -> None:
+    for shape, own in (("today", True), ("before", False)):
+        standin.use(shape)
+        _register()
+        targets = [target for target in _registered() if ".multimodal_gen." in target]
+        expect_equal(bool(targets), not own, "%s: %s" % (shape, targets))
 
 
 def test_sglang_without_a_host_there_is_one_line_and_no_error() -> None:

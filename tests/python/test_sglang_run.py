@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -259,6 +260,28 @@ def _await(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "what was waited for did not come"
         time.sleep(0.01)
+
+
+def _slow(member: Member, folder: str) -> Any:
+    """Rank 1 begins the second round when both others have said that they wait for it."""
+    lanes = import_module("convoy.sglang._lanes")
+    lanes.WARN_AFTER_S = 0.2
+    lines, utils, world = Lines(), hooked("today"), member.groups["world"]
+    reduce(utils, "today", [4], world)
+    said = [Path(folder) / str(rank) for rank in (0, 2)]
+    if member.rank == 1:
+        _await(lambda: all(path.exists() for path in said))
+    else:
+        lines.at_warning = (Path(folder) / str(member.rank)).touch
+    return reduce(utils, "today", [4 - member.rank], world), lines.warnings()
+
+
+def test_sglang_run_long_wait_is_said_once_and_goes_on() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for rank, (result, warnings) in enumerate(_gang(3, _slow, folder)):
+            expect_equal(result, [2], "rank %d" % rank)
+            expect_equal(len(warnings), 0 if rank == 1 else 1, "warnings of rank %d: %s" % (rank, warnings))
+            assert rank == 1 or ("rank 1" in warnings[0] and "waits" in warnings[0]), warnings
 
 
 def _late_gang(shape: str, environment: Dict[str, str]) -> List[Any]:

@@ -51,10 +51,11 @@ def _diffusion(shape: str, **environment: str) -> Iterator[Tuple[Any, Any, Any]]
     try:
         with environment_with(**environment):
             standin.use(shape)
-            from convoy.sglang import register_diffusion
-
-            register_diffusion()
-            importlib.import_module("sglang.multimodal_gen.plugins").HookRegistry.apply_hooks()
+            sglang = importlib.import_module("convoy.sglang")
+            own = shape == "today"  # the release before has one registry for both servers
+            (sglang.register_diffusion if own else sglang.register)()
+            registry = "sglang.multimodal_gen.plugins" if own else "sglang.srt.plugins.hook_registry"
+            importlib.import_module(registry).HookRegistry.apply_hooks()
             engine, buffer, manager = (importlib.import_module("%s.%s" % (_TRANSPORT, n)) for n in ("engine", "buffer", "manager"))
             yield engine, buffer, manager
     finally:

@@ -9,7 +9,7 @@ Environment, the same on all ranks: CONVOY_HOOKS=0 switches all hooks off, CONVO
 CONVOY_HOOK_TRANSFER=0 and CONVOY_HOOK_TRANSFER_MANAGER=0 one each. CONVOY_DRY_RUN=1 prints what would be done and does
 nothing; so does ``python3 -m convoy.sglang``. CONVOY_FALLBACK=host: where convoy cannot make a collective, all ranks of it
 use the host's own, see ``_lanes``; default raise. CONVOY_SECRET: shared by all ranks. CONVOY_TIMEOUT_MS: how long a round
-waits for a rank that is late; default as long as the host's own collective.
+waits for a rank that is late; default as long as the host's own collective, with a warning that names it after 10 s.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ __all__ = ["call_logs", "context", "groups", "register", "register_diffusion"]
 
 
 def register() -> None:
-    """Registers the hooks on the language server: entry point of group ``sglang.srt.plugins``."""
-    _host.register(_hooks.SERVER, _host.SERVER_REGISTRY)
+    """Registers the hooks: entry point of group ``sglang.srt.plugins``. Those on the diffusion server are left to
+    ``register_diffusion`` where that server has a registry of its own."""
+    _host.register(_host.server_pieces(), _host.SERVER_REGISTRY)
 
 
 def register_diffusion() -> None:

@@ -12,7 +12,7 @@ from convoy.sglang._code import Unknown
 
 def main() -> int:
     """0: the plan was printed, to stdout. It says of each target what would be done and why."""
-    for name, pieces in ((_host.SERVER_REGISTRY, _hooks.SERVER), (_host.DIFFUSION_REGISTRY, _hooks.DIFFUSION)):
+    for name, pieces in ((_host.SERVER_REGISTRY, _host.server_pieces()), (_host.DIFFUSION_REGISTRY, _hooks.DIFFUSION)):
         try:
             _host.registry(name)
         except (LookupError, Unknown) as reason:

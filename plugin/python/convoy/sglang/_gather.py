@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from importlib import import_module
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from convoy import _abi, errors
 from convoy._gatherer import Gatherer
@@ -71,8 +71,8 @@ class GatherLane(_lanes.Lane):
         self._gatherer()
         return self._table
 
-    def _take(self, group: Group) -> Any:
-        self._gatherer.wait()
+    def _take(self, group: Group, timeout: Optional[float]) -> Any:
+        self._gatherer.wait(timeout)
         return self._table
 
     def _error_row(self, group: Group, reason: int) -> Operation:

@@ -63,6 +63,24 @@ def registry(dotted: str) -> Tuple[Any, Any]:
     return hooks, kinds
 
 
+def has_diffusion_registry() -> bool:
+    """Whether the diffusion server has a registry of its own. Looks for its file: importing its package is dear."""
+    if DIFFUSION_REGISTRY in sys.modules:
+        return True
+    try:
+        host = find_spec("sglang")
+    except (ImportError, ValueError):
+        return False
+    places = [] if host is None else list(host.submodule_search_locations or [])
+    name = os.path.join(*DIFFUSION_REGISTRY.split(".")[1:])
+    return any(os.path.exists(os.path.join(place, name + end)) for place in places for end in (".py", "/__init__.py"))
+
+
+def server_pieces() -> Tuple[_hooks.Piece, ...]:
+    """What is registered with the server's registry: all, unless diffusion has one of its own."""
+    return _hooks.SERVER if has_diffusion_registry() else _hooks.SERVER + _hooks.DIFFUSION
+
+
 def decisions(chosen: Sequence[_hooks.Chosen]) -> List[_hooks.Decision]:
     """All decisions, one per target."""
     return [decision for one in chosen for decision in one.decisions]

@@ -12,6 +12,7 @@ so each rank decides alone and all decide alike. CONVOY_FALLBACK must be the sam
   convoy     own input refused, nothing was sent   peers are told (PeerFailed   peers are told; this call: host
              (InvalidArgument, Limit, NoMemory)    there); raises; convoy       there too; convoy
   convoy     PeerFailed: a peer's input refused    raises; convoy               this call: host; convoy
+  convoy     TimedOut for the first time          a warning names who is late; waits on for the rest of the patience
   convoy     TimedOut, Canceled: abandon, then
                complete for all                    its result; convoy           its result; convoy
                sealed: Broken for all              raises; convoy (*)           this call and all later: host
@@ -39,6 +40,7 @@ from convoy.sglang import _state
 
 logger = logging.getLogger("convoy.sglang")
 HOSTS_WAY: Any = object()  # result of a run that has to be made by the host's own collective
+WARN_AFTER_S = 10.0  # a rank that late is worth a line in the log
 _UNSENT = (errors.InvalidArgument, errors.Limit, errors.NoMemory)
 _LATE = (errors.TimedOut, errors.Canceled)
 _NAMED = 16  # ranks that a text has room for
@@ -58,6 +60,7 @@ class Lane:
     def __init__(self, process_group: Any) -> None:
         self._process_group = process_group
         self._group: Optional[Group] = None
+        self._patience: Optional[float] = None  # seconds that a round waits for who is late; None = the package's default
         # A rank that is not in the process group has nothing to agree on; torch's own answer stands.
         self._is_host = import_module("torch.distributed").get_rank(process_group) < 0
 
@@ -71,8 +74,8 @@ class Lane:
     def _round(self, group: Group, value: Any) -> Any:
         raise NotImplementedError
 
-    def _take(self, group: Group) -> Any:
-        """The result of a round that was waited for too long and turned out to be complete."""
+    def _take(self, group: Group, timeout: Optional[float]) -> Any:
+        """The result of the round that was left; waits for it."""
         raise NotImplementedError
 
     def _error_row(self, group: Group, reason: int) -> Operation:
@@ -87,13 +90,26 @@ class Lane:
         if group is None or self._is_host:
             return HOSTS_WAY
         try:
-            return self._round(group, value)
+            return self._made(group, value)
         except errors.ConvoyError as failure:
             return self._after(group, failure)
 
-    def _open(self, value: Any) -> Optional[Group]:
+    def _made(self, group: Group, value: Any) -> Any:
+        """A round. One that waits long says for whom."""
         try:
-            self._group = _state.process().open_group(self._process_group, **self._options(value))
+            return self._round(group, value)
+        except errors.TimedOut as late:
+            left = 0.0 if self._patience is None else self._patience - WARN_AFTER_S
+            if left <= 0:
+                raise
+            logger.warning("%s: %s; it waits %.0f s more", self.WHAT, _named(late), left)
+            return self._take(group, left)
+
+    def _open(self, value: Any) -> Optional[Group]:
+        self._patience = _state.patience(self._process_group)
+        first = None if self._patience is None else min(self._patience, WARN_AFTER_S)
+        try:
+            self._group = _state.process().open_group(self._process_group, timeout=first, **self._options(value))
         except errors.ConvoyError as failure:
             if not falls_back():
                 raise
@@ -128,7 +144,7 @@ class Lane:
         try:
             operation = self._error_row(group, failure.status)
             try:
-                operation.wait()
+                operation.wait(self._patience)
             except _LATE as late:  # not all peers have come, and the round must not stay open
                 if not operation.abandon():
                     return _broken(group, late)
@@ -142,7 +158,7 @@ class Lane:
     def _abandon(self, group: Group, failure: errors.ConvoyError) -> Any:
         """After a time-out: the result, when the round is complete after all. Raises what it ended with for all."""
         if group.abandon():
-            return self._take(group)
+            return self._take(group, None)
         raise _broken(group, failure) from failure
 
     def _leave(self, what: str, failure: errors.ConvoyError) -> None:

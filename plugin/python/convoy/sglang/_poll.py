@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import FunctionType
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from convoy import errors
 from convoy.group import Group
@@ -42,8 +42,8 @@ class PollLane(_lanes.Lane):
         except TypeError as reason:  # no integers at all; the peers must hear of it too
             raise errors.InvalidArgument("states: %s" % reason) from reason
 
-    def _take(self, group: Group) -> List[int]:
-        states: List[int] = group.wait()
+    def _take(self, group: Group, timeout: Optional[float]) -> List[int]:
+        states: List[int] = group.wait(timeout)
         return states
 
 

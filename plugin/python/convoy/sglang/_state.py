@@ -45,7 +45,6 @@ class Process:
             convoy_torch.agree(process_group, failure)
             raise
         options.setdefault("open_timeout", OPEN_TIMEOUT_S)
-        options.setdefault("timeout", patience(process_group))
         group: Group = convoy_torch.open_group(context, process_group, **options)
         self.groups.append(group)
         return group
