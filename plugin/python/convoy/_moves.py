@@ -95,7 +95,7 @@ class Moves:
                                  self._has_device)
         value, error = c_uint64(), _error()
         status = self._use("send_start", byref(stage.struct) if stage is not None else None,
-                                                 byref(send.struct), byref(value), byref(error))
+                           byref(send.struct), byref(value), byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
         if stage is None:

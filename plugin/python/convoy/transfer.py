@@ -126,7 +126,7 @@ class Engine(Moves):
         secret), Unreachable, TimedOut, VersionMismatch, PeerLost, Limit, Unsupported or InitFailed (no UCX)."""
         text, value, error = Text(session), c_uint64(), _error()
         status = self._use("peer_connect", text.address, text.length,
-                                                   nanoseconds(timeout) or self._timeout_ns, byref(value), byref(error))
+                           nanoseconds(timeout) or self._timeout_ns, byref(value), byref(error))
         self._check(status, error)
         return Peer(self, value.value, session)
 
@@ -139,7 +139,7 @@ class Engine(Moves):
                                       request_length=name.length, peer=peer.value if peer is not None else 0)
         answer, error = _abi.TransferAnswer(struct_size=sizeof(_abi.TransferAnswer)), _error()
         status = self._use("query", byref(question), nanoseconds(timeout) or self._timeout_ns,
-                                            byref(answer), byref(error))
+                           byref(answer), byref(error))
         self._check(status, error)
         return Answer(name_of(STATES, answer.state), answer.attempt, answer.status, bool(answer.is_drained),
                       answer.transfer)
@@ -191,7 +191,7 @@ class Engine(Moves):
         raw, keep = raw_of(peer.value, [(source, target, bytes)] if pieces is None else pieces)
         error = _error()
         status = self._use("transfer_sync", byref(raw), nanoseconds(timeout) or self._timeout_ns,
-                                                    byref(error))
+                           byref(error))
         del keep
         self._check(status, error)
 
@@ -202,7 +202,7 @@ class Engine(Moves):
         ended: List[Completion] = []
         while count.value == _COMPLETIONS:
             status = self._use("completions", addressof(rows), sizeof(_abi.Completion), _COMPLETIONS,
-                                                      byref(count), byref(error))
+                               byref(count), byref(error))
             self._check(status, error)
             ended += [Completion(r.transfer, r.status, name_of(STATES, r.state)) for r in rows[: count.value]]
         return ended
