@@ -469,5 +469,26 @@ def test_memory_that_is_read_is_kept() -> None:
         expect_equal(group.poll([PollList(read=resize, keys=keys, keyed=True)]).lists[0].states, [4, 4], "keys in use")
 
 
+def test_another_build_can_be_put_behind_a_group() -> None:
+    """What a host holds, prepared calls included, works on with the tables and the pointer of another build."""
+    plugin, second = crew.plugin(), crew.plugin()
+    with plugin.context() as old, second.context() as new:
+        group, other = old.group("one", 1, 0, schema="sglang-8"), new.group("one", 1, 0, schema="sglang-8")
+        reducer, gatherer = group.reducer(2), group.gatherer()
+        reducer(1), gatherer()
+        before = group._inner
+        rounds = other.info().round
+        try:
+            group.rebind(second._build, other._inner)
+            reducer.states[:2] = b"\4\3"
+            reducer(2)
+            gatherer()
+            expect_equal((bytes(reducer.result), group.reduce([4, 1])), (b"\4\3", [4, 1]), "results")
+            expect_equal(other.info().round - rounds >= 2, True, "rounds of the other build's group")
+        finally:
+            group.rebind(plugin._build, before)
+        expect_equal(group.reduce([2]), [2], "and back")
+
+
 if __name__ == "__main__":
     runner.main(globals())

@@ -22,6 +22,8 @@ class Gatherer(Prepared):
     structs with ``value`` and ``agreed``.
     """
 
+    SLOTS = "sync", "gather", "gather_wait"
+
     def __init__(self, rounds: Rounds, slots: int, inner: int, width: int) -> None:
         self.slots, self.inner, self.width = slots, inner, width
         rows: Any = [(c_int64 * n)() for n in (width, slots * inner * width, slots * width)]
@@ -36,8 +38,7 @@ class Gatherer(Prepared):
             struct_size=sizeof(_abi.SyncResult), table=addressof(rows[1]), table_capacity=len(rows[1]),
             first=addressof(rows[2]), first_capacity=len(rows[2]), reduced=addressof(self.reduced), reduced_capacity=width,
             presence=addressof(self._memory[1]), presence_capacity=slots * inner, report=rounds.report_address)
-        sync = rounds._build.sync
-        super().__init__(rounds, sync.gather, sync.gather_wait, self.call, self.answer)
+        super().__init__(rounds, self.call, self.answer)
 
     def fill(self, row: Optional[Sequence[int]], active: Optional[Sequence[int]], mask_version: int, tag: int, votes: int,
              world_slot: Optional[int], errors_as_presence: bool, exchange: bool) -> List[Any]:

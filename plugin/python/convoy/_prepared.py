@@ -13,18 +13,27 @@ from convoy._wait import SLICE_NS
 
 
 class Prepared:
-    """What the hot paths share. ``call`` and ``answer`` are the structs of the plugin's start-and-wait ``slot``.
+    """What the hot paths share. ``call`` and ``answer`` are the structs of the plugin's start-and-wait slot.
 
     A hot path takes the group as ``Rounds.alone`` does, written out, and then ``run``s or calls ``_ready`` itself.
     """
 
-    def __init__(self, rounds: Rounds, slot: Any, wait_slot: Any, call: Any, answer: Any) -> None:
+    SLOTS = "", "", ""  # family, its start-and-wait slot, its wait slot
+
+    def __init__(self, rounds: Rounds, call: Any, answer: Any) -> None:
         self._rounds = rounds
         self._operation = 0  # the last one that was left open
-        self._slot, self._wait_slot = slot, wait_slot
+        self._call_struct, self._answer_struct = call, answer
         self._call_ref, self._answer_ref = byref(call), byref(answer)
-        self._answer_struct = answer
-        self._ready = rounds.prepared(slot, call, answer)
+        self.bind()
+        rounds.prepared_calls.add(self)
+
+    def bind(self) -> None:
+        """Takes the slots of the group's build, again when there is another behind it."""
+        family, slot, wait_slot = self.SLOTS
+        table = getattr(self._rounds._build, family)
+        self._slot, self._wait_slot = getattr(table, slot), getattr(table, wait_slot)
+        self._ready = self._rounds.prepared(self._slot, self._call_struct, self._answer_struct)
 
     def run(self, timeout: Optional[float]) -> None:
         """Makes the call. timeout: seconds, None for the group's. For the owner of the group."""

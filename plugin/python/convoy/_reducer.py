@@ -20,6 +20,8 @@ class Reducer(Prepared):
     state. No object is made per call but the numbers that Python itself makes, and a token.
     """
 
+    SLOTS = "poll", "reduce", "reduce_wait"
+
     def __init__(self, rounds: Rounds, capacity: int) -> None:
         self.capacity = capacity = integer(capacity, "capacity", 0, ENTRIES_MAX)
         self._is_stamped = False  # whether there is a tag or a digest
@@ -33,8 +35,7 @@ class Reducer(Prepared):
                                    list_stride=sizeof(_abi.PollList))
         self._answer = _abi.PollResult(struct_size=sizeof(_abi.PollResult), lists=addressof(self._out), list_capacity=1,
                                        list_stride=sizeof(_abi.PollListResult), report=rounds.report_address)
-        poll = rounds._build.poll
-        super().__init__(rounds, poll.reduce, poll.reduce_wait, self._call, self._answer)
+        super().__init__(rounds, self._call, self._answer)
 
     def __call__(self, count: int, timeout: Optional[float] = None) -> None:
         """Makes one round of the first ``count`` states. timeout: seconds, None for the group's.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from ctypes import CFUNCTYPE, addressof, byref, c_int32, c_uint64, c_void_p, sizeof
 from functools import partial
 from typing import Any, Callable, NoReturn, Optional, TypeVar
@@ -40,6 +41,7 @@ class Rounds:
         self._error_ref = byref(self._error)
         self.report_address = addressof(self._report.struct)
         self.first_slice = c_uint64(min(SLICE_NS, timeout_ns))
+        self.prepared_calls: "weakref.WeakSet[Any]" = weakref.WeakSet()  # they hold addresses of the build
         self._known = 0  # the last operation whose call is known
         self._left_open: Optional[Callable[[Optional[float]], Any]] = None
 
@@ -60,6 +62,13 @@ class Rounds:
         plain = CFUNCTYPE(c_int32)(ctypes.cast(slot, c_void_p).value or 0)  # no argument types, so what is passed must be exact
         return partial(plain, self.handle, c_void_p(addressof(call)), self.first_slice, c_void_p(addressof(answer)),
                        c_void_p(addressof(self._error)))
+
+    def rebind(self, build: Build, pointer: int) -> None:
+        """Puts another build, and its pointer for this group, behind this object and all calls that were prepared for it.
+        For the owner of the group, with no operation open."""
+        self._build, self._inner = build, pointer
+        for call in list(self.prepared_calls):
+            call.bind()
 
     def enter(self, me: Optional[object] = None) -> None:
         """Takes the group for one call; leave() gives it back. Raises Busy."""
