@@ -506,6 +506,12 @@ bench: ## compare with what hosts use today and with the floor; writes build/ben
 	$(MAKE) --no-print-directory bench-programs
 	/usr/bin/python3 -B tests/bench/bench.py
 	/usr/bin/python3 -B tests/bench/transfer.py
+	/usr/bin/python3 -B tests/bench/python_bench.py
+
+.PHONY: bench-python
+bench-python: all ## the last part of bench alone: the Python package beside torch gloo
+	[ "$(DEPS)" = no ] || tests/deps.sh bench
+	/usr/bin/python3 -B tests/bench/python_bench.py
 
 .PHONY: bench-transfer
 bench-transfer: ## the second half of bench alone: staged transfer, pyzmq, ucx_perftest and the floor

@@ -3,8 +3,9 @@
 """The benchmark of the Python package: what hosts call today over gloo, and the same through convoy.
 
 Real processes, one per rank, whose main threads are pinned to the cores in turn (gloo's own threads are free); both sides
-live in the same processes and take turns in short blocks, so that what is compared lies close together. A round's figure is the mean call of all ranks, a block's figure is the median of
-its rounds, and the ratio is the median over the repeats of gloo's block to convoy's beside it.
+live in the same processes and take turns in short blocks, so that what is compared lies close together. A round's figure is the mean call
+of all ranks, a block's figure is the median of its rounds, and the ratio is the median over the repeats of gloo's block to
+convoy's beside it.
 
   poll:N  gloo: tensor of the list, all_reduce MIN, tolist(). convoy: all_reduce_min(list)
   row:8   gloo: tensor of the row, all_gather, tolist() of all. convoy: gather_row(row, table) and tolist()
@@ -21,10 +22,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import platform
 import random
 import statistics
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 
@@ -225,7 +228,8 @@ def main() -> None:
     found = bars(lines, added)
     show(lines, added, found)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text(json.dumps({"repeats": REPEATS, "calls": CALLS, "cores": len(os.sched_getaffinity(0)),
+    OUTPUT.write_text(json.dumps({"family": "python", "repeats": REPEATS, "calls": CALLS, "cores": len(os.sched_getaffinity(0)),
+                                  "python": platform.python_version(), "torch": version("torch"),
                                   "comparisons": lines, "alone_us": added, "bars": found}, indent=1), encoding="utf-8")
     sys.exit(0 if all(one["passed"] for one in found) else 1)
 

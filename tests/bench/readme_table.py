@@ -10,10 +10,12 @@ import json
 import os
 import sys
 
+import readme_python
 import readme_transfer
 
 MARKS = {"collectives": ("<!-- numbers: written by tests/bench/readme_table.py -->", "<!-- end of numbers -->"),
-         "transfer": ("<!-- transfer: written by tests/bench/readme_table.py -->", "<!-- end of transfer -->")}
+         "transfer": ("<!-- transfer: written by tests/bench/readme_table.py -->", "<!-- end of transfer -->"),
+         "python": ("<!-- python: written by tests/bench/readme_table.py -->", "<!-- end of python -->")}
 FLOORS = ["floor-spin", "floor-pauses", "floor-yield"]
 NAMES = {"poll:8": "poll, 8 states", "poll:64": "poll, 64 states", "poll:256": "poll, 256 states",
          "row:8": "gather, 8 columns", "lists:64": "poll, 3 lists of 64", "keyed:64": "poll, 64 keyed",
@@ -133,7 +135,7 @@ def main():
     date = datetime.date.fromtimestamp(os.path.getmtime(path)).isoformat()
     family = result.get("family", "collectives")
     begin, end = MARKS[family]
-    lines = readme_transfer.text(result, date) if family == "transfer" else text(result, date)
+    lines = {"transfer": readme_transfer.text, "python": readme_python.text}.get(family, text)(result, date)
     readme = os.path.join(top, "README.md")
     with open(readme, encoding="utf-8") as file:
         before, found, rest = file.read().partition(begin + "\n")
