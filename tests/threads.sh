@@ -24,9 +24,9 @@ missing_numbers() {
         numbers=$(tr -s ' ,;' '\n' <<<"$threads" | grep -xE '[0-9]+')
         all=
         for test in ${tests//,/ }; do
-            file=$(grep -rlw --include='*.c' -e "${test#*:}" tests | head -n 1)
+            file=$(grep -rlw --include='*.c' --include='*.py' -e "${test#*:}" tests | head -n 1)
             [ -n "$file" ] || { printf '%s\t%s is in no source\n' "$report" "${test#*:}"; continue; }
-            named=$(grep -E '^(/\*| \*)' "$file" | grep -woF "$numbers" | sort -u) # in a comment
+            named=$(grep -E '^(/\*| \*|#)' "$file" | grep -woF "$numbers" | sort -u) # in a comment
             [ -n "$named" ] || printf '%s\t%s does not name it\n' "$report" "$file"
             all+=" $named"
         done

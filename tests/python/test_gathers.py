@@ -34,6 +34,7 @@ def _facts(member: Member) -> Any:
             result.votes_or, result.first == [row[0] for row in result.table], result.round)
 
 
+# sgl-project/sglang PR 20853, issue 26454
 def test_reduced_facts_are_alike_and_idle_ranks_have_fallbacks() -> None:
     table = [[4, 10, _MOST, 1, 100], [9, 30, _MOST, 3, 101], [7, _MOST, 2, 1, 102], [5, 0, 0, 3, -1]]
     reduced = [(4, True), (_MOST, True), (_MOST, True), (1, True), (0, True)]
@@ -90,6 +91,7 @@ def _error_rows(member: Member) -> Any:
     return steps, result.presence, result.table
 
 
+# sgl-project/sglang PR 25404
 def test_an_error_row_is_seen_by_all_in_that_step() -> None:
     expected = (["ok", [(1, 55)], "ok"], [[0], [sync.ERROR], [0]], [[[8]], [[-7]], [[8]]])
     expect_equal(crew.run(3, _error_rows), [expected] * 3, "values")
@@ -122,6 +124,7 @@ def _killed(member: Member, degrade: bool) -> Any:
     return 3 in failure.report.ranks
 
 
+# sgl-project/sglang issue 29123
 def test_a_killed_rank_is_named_or_counts_as_lost() -> None:
     expect_equal(crew.run(4, _killed, False, may_die=[3])[:3], [True] * 3, "named")
     expect_equal(crew.run(4, _killed, True, may_die=[3])[:3], [[[0], [0], [0], [sync.LOST]]] * 3, "presence")
@@ -170,6 +173,7 @@ def test_wrong_rows_and_options_are_refused_and_nothing_is_sent() -> None:
     expect_equal(crew.run(2, _refused), [[[list(range(8))]] * 2] * 2, "values")
 
 
+# sgl-project/sglang PR 39899
 def test_padded_sizes() -> None:
     plugin = crew.plugin()
     padded = plugin.padded_size([64, 0], captures=[16, 64, 128])

@@ -260,6 +260,7 @@ def test_a_file_replaced_under_its_name_is_another_build() -> None:
                      [plugin.info().build_id for plugin in loaded], "builds in memory")
 
 
+# aws/aws-ofi-nccl PR 327
 def test_plain_dlopen_in_a_clean_environment() -> None:
     script = ("import ctypes, os, sys; library = ctypes.CDLL(sys.argv[1], os.RTLD_NOW | os.RTLD_LOCAL); "
               "print(library.convoy_query(None, None, None))")

@@ -29,6 +29,7 @@ def _unequal_digests(member: Member) -> Any:
     return failure.report.field, [m.digest for m in failure.report.members], group.reduce([3], digest=5)
 
 
+# sgl-project/sglang PR 37909
 def test_unequal_digests_are_divergence() -> None:
     digests = [2**64 - 1] * 3 + [2**64 - 2]
     expect_equal(crew.run(4, _unequal_digests), [("digest", digests, [3])] * 4, "values")
@@ -91,6 +92,7 @@ def _late_keys(member: Member) -> Any:
     return seen
 
 
+# sgl-project/sglang issue 21297, PR 21299
 def test_a_key_is_bootstrapping_until_the_last_member_knows_it() -> None:
     expected = [[]] * 4 + [[1]] * 7 + [[4]] * 2
     expect_equal(crew.run(4, _late_keys), [expected] * 4, "outcomes by round")
@@ -104,6 +106,7 @@ def _early_failures(member: Member) -> Any:
     return sorted(o.key for o in result.outcomes if o.state == 0)
 
 
+# sgl-project/sglang issue 26912, PR 27028
 def test_a_failure_reaches_members_that_do_not_list_it() -> None:
     expect_equal(crew.run(4, _early_failures), [list(range(50))] * 4, "failed keys")
 
@@ -138,6 +141,7 @@ def _after_post(group: Any) -> List[int]:
     raise AssertionError("busy for ever")
 
 
+# sgl-project/sglang PR 31075, PR 14494
 def test_a_wrong_state_is_refused_with_its_place_and_nothing_is_sent() -> None:
     values = crew.run(2, _wrong_states, "plain")
     expect_equal(values[0], ([], [3, 4], [1, 4]), "rank 0")
@@ -162,6 +166,7 @@ def _repeated_keys(member: Member) -> Any:
             [(o.key, o.generation, o.state, o.decided) for o in fresh.outcomes]]
 
 
+# sgl-project/sglang issue 40125
 def test_a_key_twice_is_refused_and_an_ended_one_needs_a_new_generation() -> None:
     expected = [True, [4, 3], [(7, 4, True), (9, 3, False)], [(7, 1, 1, False), (9, 0, 3, False)]]
     expect_equal(crew.run(2, _repeated_keys), [expected] * 2, "values")
@@ -178,6 +183,7 @@ def _gate(member: Member) -> Any:
     return identity.states, identity.foreign_count, identity.demoted_count, host.states
 
 
+# sgl-project/sglang issues 17259 and 22716, PR 17430
 def test_a_foreign_stamp_never_passes_the_gate() -> None:
     expect_equal(crew.run(2, _gate), [([4, 3, 3, 0, 4], 2, 2, [3, 4])] * 2, "values")
 

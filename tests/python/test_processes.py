@@ -97,6 +97,7 @@ def _forks(member: Member) -> Any:
     return answers, waiter[0].lists[0].states
 
 
+# openucx/ucx issue 10748, PR 7493
 def test_a_forked_child_gets_forked_and_the_parent_goes_on() -> None:
     seen = "{'fresh': '[3]', 'warnings': '[]'}, exit code 0"
     expect_equal(crew.run(2, _forks), [([seen, seen], [2]), [2]], "values")

@@ -41,6 +41,7 @@ def _unequal_counts(member: Member) -> Any:
     return report.field, report.own_rank, failure.round == report.round, seen, states
 
 
+# sgl-project/sglang PR 37909
 def test_unequal_counts_are_divergence_on_all_with_names() -> None:
     values = crew.run(4, _unequal_counts)
     seen = [(rank, 8 if rank == 0 else 1, 1, 7, "poll") for rank in range(4)]
@@ -59,6 +60,7 @@ def _none_take_part(member: Member) -> Any:
             votes.votes_and, votes.votes_or, votes.lists)
 
 
+# SemiAnalysisAI/InferenceX issue 2151
 def test_an_empty_list_takes_part() -> None:
     expect_equal(crew.run(4, _none_take_part), [([3, 0, 3, 3], [], [1, 1, 1], 0b100, 0b111, ())] * 4, "values")
 
@@ -72,6 +74,7 @@ def _steps(member: Member) -> Any:
     return failure.report.field, [m.tag for m in failure.report.members]
 
 
+# vllm-project/vllm issue 28224
 def test_a_rank_that_is_a_step_ahead_is_named_at_once() -> None:
     expect_equal(crew.run(2, _steps), [("tag", [58, 57])] * 2, "values")
 
