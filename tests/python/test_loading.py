@@ -66,8 +66,10 @@ def test_the_search_order() -> None:
         system, given = str(there / "system"), str(there / "given" / "libconvoy.so.1")
         package = there / "python"
         expect_equal(_run(_FOUND, package, LD_LIBRARY_PATH=system), system + "/libconvoy.so.1", "the system's")
+        shutil.copy(crew.LIBRARY, package)
+        expect_equal(_run(_FOUND, package, LD_LIBRARY_PATH=system), str(package / beside.name), "beside the package's folder")
         shutil.copy(crew.LIBRARY, beside)
-        expect_equal(_run(_FOUND, package, LD_LIBRARY_PATH=system), str(beside), "beside the package")
+        expect_equal(_run(_FOUND, package, LD_LIBRARY_PATH=system), str(beside), "in the package's folder")
         expect_equal(_run(_FOUND, package, CONVOY_LIBRARY=given, LD_LIBRARY_PATH=system), given, "CONVOY_LIBRARY")
         asked = "import convoy, sys; print(convoy.load(sys.argv[1]).info().path)"
         expect_equal(_run(asked, package, [given], CONVOY_LIBRARY=str(beside)), given, "the argument")
@@ -75,6 +77,7 @@ def test_the_search_order() -> None:
         text = _run(wrong, package, CONVOY_LIBRARY="/no/such.so")
         assert "CONVOY_LIBRARY" in text and "/no/such.so" in text, text
         beside.unlink()
+        (package / beside.name).unlink()
         text = _run(wrong, package, LD_LIBRARY_PATH=str(package))
         assert str(package / "convoy") in text and "CONVOY_LIBRARY" in text and "/usr/lib" in text, text
 

@@ -20,7 +20,8 @@ def find(path: "Optional[Union[str, os.PathLike[str]]]") -> str:
     configured = os.environ.get(VARIABLE, "")
     if configured:
         return _given(configured, VARIABLE)
-    tried = [os.path.dirname(os.path.abspath(__file__))] + _system_directories()
+    package = os.path.dirname(os.path.abspath(__file__))
+    tried = [package, os.path.dirname(package)] + _system_directories()
     for directory in tried:
         candidate = os.path.join(directory, _abi.SONAME)
         if os.path.exists(candidate):
