@@ -44,12 +44,13 @@ def _flow(shape: str, numbers: List[int], slots: int, environment: Mapping[str, 
     with Broker(shape, _roles(slots), environment) as broker:
         broker.register_all()
         broker.submit(numbers)
-        broker.until(lambda: broker.counts["done"] == len(numbers) or bool(broker.errors), "the end of all requests")
-        expect_equal(broker.errors, [], "%s: errors" % shape)
+        counts = broker.counts
+        broker.until(lambda: counts["done"] == len(numbers) or counts["refused"] > 0 or bool(broker.errors), "the end")
+        expect_equal((broker.errors, counts["refused"]), ([], 0), "%s: errors, and pushes that failed" % shape)
         for name, left in broker.end().items():
             held = [left[key] for key in ("staged", "pending", "own", "freed", "after", "class_name")]
             expect_equal(held, [[], [], 0, 0 if name == "encoder" else slots, 0, class_name], "%s: what %s holds" % (shape, name))
-        return broker.counts
+        return counts
 
 
 def test_sglang_diffusion_flow_of_many_requests() -> None:

@@ -11,6 +11,7 @@ DTYPES = (torch.float16, torch.float32, torch.float64, torch.bfloat16, torch.int
           torch.uint8, torch.bool)
 _KINDS = 6
 LARGE = 3 << 20  # bytes; more than a small preallocated slot has
+EXACT = 2 << 20  # bytes; just as many as it has
 
 
 def _tensor(number: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
@@ -26,7 +27,7 @@ def _tensor(number: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
 
 
 def fields(number: int) -> Dict[str, Any]:
-    """The tensors of a request. Every sixth has none at all, one in 36 is large."""
+    """The tensors of a request. Every sixth has none at all, one in 36 is large, one in 36 fills its slot."""
     kind, dtype = number % _KINDS, DTYPES[number % len(DTYPES)]
     if kind == 0:
         nothing: List[Dict[str, Any]] = [{}, {"a": None, "b": [None]}, {"a": torch.empty(0, 3)}]
@@ -36,11 +37,14 @@ def fields(number: int) -> Dict[str, Any]:
     if kind == 2:
         return {"list": [None, _tensor(number, dtype, 7), None, _tensor(number, torch.uint8, 513), None], "none": [None]}
     if kind == 3:
-        return {"point": _tensor(number, dtype), "points": [_tensor(number, torch.float64), None, _tensor(number, torch.bool)],
+        return {"point": _tensor(number, dtype),
+                "points": [_tensor(number, torch.float64), None, _tensor(number, torch.bool)],
                 "no entry": torch.empty((0, 4), dtype=dtype), "absent": None}
     if kind == 4:
         return {"gaps": _tensor(number, dtype, 16, 6).t()[::2], "odd": _tensor(number, torch.uint8, 1),
                 "behind it": _tensor(number, torch.float32, 31, 33)}
+    if number % 36 == 11:
+        return {"all of it": _tensor(number, torch.uint8, EXACT)}
     large = LARGE if number % 36 == 5 else 40_000
     return {"latents": _tensor(number, torch.uint8, large), "mask": _tensor(number, torch.bool, 2, 2)}
 
