@@ -11,7 +11,7 @@ import inspect
 import logging
 from abc import ABCMeta
 from importlib import import_module
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from convoy import errors
 from convoy.sglang import _code, _lanes
@@ -102,15 +102,29 @@ def check_classes(classes: Mapping[str, Any]) -> None:
 def class_hooks(classes: Mapping[str, Any]) -> Dict[str, Any]:
     """{target: class}."""
     diffusion = import_module("convoy.sglang.diffusion")
-    ours = {BUFFER: diffusion.ConvoyTransferBuffer, MANAGER: diffusion.ConvoyTransferManager}
-    return {target: _either(classes[target], ours[target]) for target in classes}
+    buffer, manager = classes[BUFFER], classes[MANAGER]
+    return {
+        BUFFER: _either(buffer, diffusion.ConvoyTransferBuffer, lambda args, kwargs: _Newest.is_convoy),
+        MANAGER: _either(manager, diffusion.ConvoyTransferManager, lambda *given: _manages_ours(manager, *given)),
+    }
 
 
-def _either(host: Any, ours: Any) -> Any:
-    """A class that makes convoy's objects after convoy's engine, and the host's own after any other. Both are instances."""
+def _manages_ours(host: Any, args: Any, kwargs: Any) -> bool:
+    """Whether engine and buffer are both convoy's; the newest engine may be another by now."""
+    diffusion = import_module("convoy.sglang.diffusion")
+    try:
+        given = inspect.signature(host.__init__).bind(None, *args, **kwargs).arguments
+    except TypeError:  # the host says what is wrong with the arguments
+        return False
+    return (isinstance(given["engine"], diffusion.ConvoyTransferEngine) and
+            isinstance(given["buffer"], diffusion.ConvoyTransferBuffer))
+
+
+def _either(host: Any, ours: Any, is_ours: Callable[[Any, Any], bool]) -> Any:
+    """A class that makes convoy's objects where ``is_ours``, and the host's own elsewhere. Both are instances of it."""
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _Newest.is_convoy:
+        if not is_ours(args, kwargs):
             return host(*args, **kwargs)  # no instance of cls, so __init__ is not called on it
         return ours.__new__(cls)
 
