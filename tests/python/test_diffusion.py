@@ -298,6 +298,33 @@ def test_a_push_to_a_dead_peer_fails_and_keeps_what_is_staged() -> None:
         expect_equal(role.manager.push_to_peer("unknown", session, address, MIB), False, "an unknown request")
 
 
+class Lines(logging.Handler):
+    """What is logged while it is entered."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.lines: List[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def __enter__(self) -> List[str]:
+        logging.getLogger("convoy.sglang").addHandler(self)
+        return self.lines
+
+    def __exit__(self, *exception: Any) -> None:
+        logging.getLogger("convoy.sglang").removeHandler(self)
+
+
+def test_pushes_that_fail_every_time_do_not_flood_the_log() -> None:
+    with role_of("encoder") as role, Lines(logging.WARNING) as lines:
+        stage(role, "r", {"a": torch.ones(4)})
+        for _ in range(20):
+            expect_equal(role.manager.push_to_peer("r", "nonsense", 8, MIB), False, "a push to nobody")
+        pushes = [line for line in lines if "request r was not pushed" in line]
+        assert len(pushes) == 5 and pushes[-1].endswith("(16 times by now)"), lines
+
+
 def test_a_stale_session_is_refused_with_a_reason() -> None:
     with role_of("encoder") as role, role_of("denoiser") as other:
         stage(role, "r", {"a": torch.ones(4)})
@@ -307,17 +334,9 @@ def test_a_stale_session_is_refused_with_a_reason() -> None:
         status = role.engine.push(stale, role.manager._staged["r"][1], address)  # type: ignore[arg-type]
         expect_equal(status, errors.StaleEpoch.STATUS, "the status")
         assert stale in role.engine.last_error and "incarnation" in role.engine.last_error, role.engine.last_error
-        lines: List[str] = []
-
-        class Lines(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                lines.append(record.getMessage())
-
-        logger, lines_of = logging.getLogger("convoy.sglang"), Lines()
-        logger.addHandler(lines_of)
-        for _ in range(3):
-            role.engine.transfer_sync("nonsense", role.manager.pool_data_ptr, address, 8)
-        logger.removeHandler(lines_of)
+        with Lines(logging.INFO) as lines:
+            for _ in range(3):
+                role.engine.transfer_sync("nonsense", role.manager.pool_data_ptr, address, 8)
         expect_equal(len(lines), 1, "lines of one cause")
         expect_equal(other.buffer.is_written(slot), False, "nothing came")
 

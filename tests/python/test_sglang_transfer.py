@@ -103,6 +103,19 @@ def test_sglang_diffusion_backend_that_is_asked_for_stays_the_hosts() -> None:
         assert isinstance(engines.create_transfer_engine(backend="auto"), _Engine)
 
 
+def test_sglang_diffusion_manager_goes_with_its_own_engine_whatever_was_made_last() -> None:
+    with _diffusion("today") as (engines, buffers, managers):
+        ours = engines.create_transfer_engine()
+        our_buffer = buffers.TransferTensorBuffer(pool_size=1 << 20)
+        hosts = engines.create_transfer_engine(force_mock=True)
+        hosts_buffer = buffers.TransferTensorBuffer(pool_size=1 << 20)
+        assert isinstance(managers.DiffusionTransferManager(ours, our_buffer), _Manager)
+        assert not isinstance(managers.DiffusionTransferManager(buffer=hosts_buffer, engine=hosts), _Manager)
+        engines.create_transfer_engine()
+        assert not isinstance(managers.DiffusionTransferManager(hosts, hosts_buffer), _Manager)
+        expect_raises(TypeError, lambda: managers.DiffusionTransferManager(ours))
+
+
 def test_sglang_diffusion_engine_that_cannot_be_made() -> None:
     from convoy import errors
 
