@@ -242,6 +242,24 @@ def test_the_buffer_refuses_stale_and_wrong_handles() -> None:
         expect_equal(buffer.free(second), True, "the owner frees it")
 
 
+def test_the_buffers_calls_by_tensor_are_the_hosts() -> None:
+    with role_of("denoiser", 4 * MIB) as role:
+        buffer, slot = role.buffer, role.slot(MIB, "r")
+        parts, end, places = [torch.arange(5.0), torch.tensor(7, dtype=torch.int16), torch.eye(3, dtype=torch.bool)], 0, []
+        for number, part in enumerate(parts):  # each behind the last, as callers of the host's buffer add it up
+            places.append(end)
+            written = buffer.write_tensor(slot, f"part {number}", part, end, None)
+            expect_equal(written, part.numel() * part.element_size(), "bytes written")
+            end += written
+        for part, place in zip(parts, places):
+            for got in (buffer.read_tensor(slot, list(part.shape), part.dtype, place, "cpu", None),
+                        buffer.read_tensor(slot, shape=part.shape, dtype=part.dtype, byte_offset=place)):
+                assert got.dtype == part.dtype and torch.equal(got, part), part
+        assert torch.equal(buffer.read_tensor(slot, [5], torch.float32), parts[0])
+        expect_raises(ValueError, lambda: buffer.read_tensor(slot, [MIB + 1], torch.uint8))
+        expect_equal(buffer.read_tensors_from_manifest(slot, {"none": []}), {}, "a field without entries")
+
+
 def test_entries_are_checked_before_anything_is_read() -> None:
     def entry(**changed: Any) -> Any:
         return {"a": [{**{"offset": 0, "shape": [4], "dtype": "float32"}, **changed}]}
