@@ -260,6 +260,25 @@ def test_the_buffers_calls_by_tensor_are_the_hosts() -> None:
         expect_equal(buffer.read_tensors_from_manifest(slot, {"none": []}), {}, "a field without entries")
 
 
+def test_calls_of_older_releases() -> None:
+    with role_of("encoder") as role, role_of("denoiser") as other:
+        manager, receiver = role.manager, other.manager
+        staged = manager.stage_tensors("r", request(), {"seed": 1})
+        assert staged is not None and manager.get_staged_info("r") is staged
+        receive = receiver.allocate_receive_slot("r", staged.slot.size)
+        assert receive is not None
+        offset, address = receiver.get_receive_slot_offset("r"), receiver.get_receive_slot_addr("r")
+        expect_equal((offset, address), (receive.slot.offset, receiver.pool_data_ptr + receive.slot.offset), "the slot")
+        assert address is not None and manager.push_to_peer("r", receiver.session_id, address, receive.slot.size)
+        check(receiver.load_tensors("r", staged.manifest, device="cpu"))
+        manager.free_staged("r")
+        receiver.free_receive_slot("r")
+        unknown = manager.get_staged_info("r"), receiver.get_receive_slot_offset("r"), receiver.get_receive_slot_addr("r")
+        expect_equal(unknown, (None, None, None), "after both were freed")
+        expect_equal((manager.free_slots_count(MIB), manager.free_slots_count()), (16, 0), "free slots")
+        expect_equal(manager.stage_tensors("big", {"a": torch.empty(32 * MIB, dtype=torch.uint8)}), None, "no room")
+
+
 def test_entries_are_checked_before_anything_is_read() -> None:
     def entry(**changed: Any) -> Any:
         return {"a": [{**{"offset": 0, "shape": [4], "dtype": "float32"}, **changed}]}

@@ -37,6 +37,10 @@ class ConvoyTransferBuffer:
     block of 1 MiB is the least. A slot is for one owner: freeing by a handle of an earlier one is refused.
     """
 
+    pool_size: int
+    pool_data_ptr: int
+    device: str
+
     def __init__(self, pool_size: int, min_block_size: int = 1 << 20, role_name: str = "unknown",
                  device: str = "cpu") -> None:
         if min_block_size <= 0 or min_block_size & (min_block_size - 1):
@@ -121,7 +125,7 @@ class ConvoyTransferBuffer:
         if stream is not None:
             stream.synchronize()
         source = tensor.detach().contiguous().cpu()
-        bytes = source.numel() * source.element_size()
+        bytes = int(source.numel() * source.element_size())
         self._check(handle, byte_offset, bytes, name)
         if bytes:
             ctypes.memmove(self.pool_data_ptr + handle.offset + byte_offset, source.data_ptr(), bytes)

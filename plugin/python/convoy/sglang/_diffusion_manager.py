@@ -13,6 +13,7 @@ from convoy.sglang import _diffusion_tensors as tensors_of
 from convoy.sglang import _noise
 from convoy.sglang._diffusion_buffer import ConvoyTransferBuffer, SlotHandle, rounded
 from convoy.sglang._diffusion_engine import ConvoyTransferEngine, logger
+from convoy.sglang._diffusion_older import OlderCalls
 from convoy.transfer import Staged
 
 
@@ -51,7 +52,7 @@ class Pending(Dict[str, PendingReceive]):
         return receive
 
 
-class ConvoyTransferManager:
+class ConvoyTransferManager(OlderCalls):
     """The host's calls on convoy's engine and buffer, which belong together (ValueError else). Any thread may call it.
 
     Events are None for host memory, else of torch.cuda.

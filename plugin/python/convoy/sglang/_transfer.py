@@ -30,6 +30,12 @@ _CONSTRUCTORS = {  # required, optional
 }
 
 
+_OURS = {  # module, class
+    BUFFER: ("convoy.sglang._diffusion_buffer", "ConvoyTransferBuffer"),
+    MANAGER: ("convoy.sglang._diffusion_manager", "ConvoyTransferManager"),
+}
+
+
 class _Newest:
     """The engine that this process made last: convoy's, or another."""
 
@@ -88,15 +94,30 @@ def _register_engine() -> None:
 
 
 def check_classes(classes: Mapping[str, Any]) -> None:
-    """Raises Unknown: a constructor is not as it is today."""
+    """Raises Unknown: a constructor or a call is not as it is today, so that convoy's class cannot stand in its place."""
     for target, value in classes.items():
         name = target.rpartition(".")[2]
         if not inspect.isclass(value):
             raise _code.Unknown("%s: expected a class, found %s" % (name, type(value).__name__))
         try:
             _code.check_parameters(_code.innermost(value.__init__), *_CONSTRUCTORS[target])
+            module, ours = _OURS[target]
+            _check_calls(value, getattr(import_module(module), ours))
         except _code.Unknown as reason:
             raise _code.Unknown("%s: %s" % (name, reason)) from None
+
+
+def _check_calls(host: Any, ours: Any) -> None:
+    """Raises Unknown: the host's class has a call that convoy's has not, or one with other parameters."""
+    for name in (name for name in dir(host) if not name.startswith("_")):
+        if not hasattr(ours, name) and name not in ours.__annotations__:
+            raise _code.Unknown("expected no public name but those that are known, found %s" % name)
+        theirs, own = getattr(host, name), getattr(ours, name, None)
+        if inspect.isfunction(theirs):
+            wanted = list(inspect.signature(theirs).parameters)
+            known = list(inspect.signature(own).parameters) if inspect.isfunction(own) else []
+            if known[: len(wanted)] != wanted:
+                raise _code.Unknown("%s: expected parameters (%s), found (%s)" % (name, ", ".join(known), ", ".join(wanted)))
 
 
 def class_hooks(classes: Mapping[str, Any]) -> Dict[str, Any]:
