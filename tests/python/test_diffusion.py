@@ -242,6 +242,43 @@ def test_the_buffer_refuses_stale_and_wrong_handles() -> None:
         expect_equal(buffer.free(second), True, "the owner frees it")
 
 
+def test_the_buffers_calls_by_tensor_are_the_hosts() -> None:
+    with role_of("denoiser", 4 * MIB) as role:
+        buffer, slot = role.buffer, role.slot(MIB, "r")
+        parts, end, places = [torch.arange(5.0), torch.tensor(7, dtype=torch.int16), torch.eye(3, dtype=torch.bool)], 0, []
+        for number, part in enumerate(parts):  # each behind the last, as callers of the host's buffer add it up
+            places.append(end)
+            written = buffer.write_tensor(slot, f"part {number}", part, end, None)
+            expect_equal(written, part.numel() * part.element_size(), "bytes written")
+            end += written
+        for part, place in zip(parts, places):
+            for got in (buffer.read_tensor(slot, list(part.shape), part.dtype, place, "cpu", None),
+                        buffer.read_tensor(slot, shape=part.shape, dtype=part.dtype, byte_offset=place)):
+                assert got.dtype == part.dtype and torch.equal(got, part), part
+        assert torch.equal(buffer.read_tensor(slot, [5], torch.float32), parts[0])
+        expect_raises(ValueError, lambda: buffer.read_tensor(slot, [MIB + 1], torch.uint8))
+        expect_equal(buffer.read_tensors_from_manifest(slot, {"none": []}), {}, "a field without entries")
+
+
+def test_calls_of_older_releases() -> None:
+    with role_of("encoder") as role, role_of("denoiser") as other:
+        manager, receiver = role.manager, other.manager
+        staged = manager.stage_tensors("r", request(), {"seed": 1})
+        assert staged is not None and manager.get_staged_info("r") is staged
+        receive = receiver.allocate_receive_slot("r", staged.slot.size)
+        assert receive is not None
+        offset, address = receiver.get_receive_slot_offset("r"), receiver.get_receive_slot_addr("r")
+        expect_equal((offset, address), (receive.slot.offset, receiver.pool_data_ptr + receive.slot.offset), "the slot")
+        assert address is not None and manager.push_to_peer("r", receiver.session_id, address, receive.slot.size)
+        check(receiver.load_tensors("r", staged.manifest, device="cpu"))
+        manager.free_staged("r")
+        receiver.free_receive_slot("r")
+        unknown = manager.get_staged_info("r"), receiver.get_receive_slot_offset("r"), receiver.get_receive_slot_addr("r")
+        expect_equal(unknown, (None, None, None), "after both were freed")
+        expect_equal((manager.free_slots_count(MIB), manager.free_slots_count()), (16, 0), "free slots")
+        expect_equal(manager.stage_tensors("big", {"a": torch.empty(32 * MIB, dtype=torch.uint8)}), None, "no room")
+
+
 def test_entries_are_checked_before_anything_is_read() -> None:
     def entry(**changed: Any) -> Any:
         return {"a": [{**{"offset": 0, "shape": [4], "dtype": "float32"}, **changed}]}
@@ -298,6 +335,33 @@ def test_a_push_to_a_dead_peer_fails_and_keeps_what_is_staged() -> None:
         expect_equal(role.manager.push_to_peer("unknown", session, address, MIB), False, "an unknown request")
 
 
+class Lines(logging.Handler):
+    """What is logged while it is entered."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.lines: List[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def __enter__(self) -> List[str]:
+        logging.getLogger("convoy.sglang").addHandler(self)
+        return self.lines
+
+    def __exit__(self, *exception: Any) -> None:
+        logging.getLogger("convoy.sglang").removeHandler(self)
+
+
+def test_pushes_that_fail_every_time_do_not_flood_the_log() -> None:
+    with role_of("encoder") as role, Lines(logging.WARNING) as lines:
+        stage(role, "r", {"a": torch.ones(4)})
+        for _ in range(20):
+            expect_equal(role.manager.push_to_peer("r", "nonsense", 8, MIB), False, "a push to nobody")
+        pushes = [line for line in lines if "request r was not pushed" in line]
+        assert len(pushes) == 5 and pushes[-1].endswith("(16 times by now)"), lines
+
+
 def test_a_stale_session_is_refused_with_a_reason() -> None:
     with role_of("encoder") as role, role_of("denoiser") as other:
         stage(role, "r", {"a": torch.ones(4)})
@@ -307,17 +371,9 @@ def test_a_stale_session_is_refused_with_a_reason() -> None:
         status = role.engine.push(stale, role.manager._staged["r"][1], address)  # type: ignore[arg-type]
         expect_equal(status, errors.StaleEpoch.STATUS, "the status")
         assert stale in role.engine.last_error and "incarnation" in role.engine.last_error, role.engine.last_error
-        lines: List[str] = []
-
-        class Lines(logging.Handler):
-            def emit(self, record: logging.LogRecord) -> None:
-                lines.append(record.getMessage())
-
-        logger, lines_of = logging.getLogger("convoy.sglang"), Lines()
-        logger.addHandler(lines_of)
-        for _ in range(3):
-            role.engine.transfer_sync("nonsense", role.manager.pool_data_ptr, address, 8)
-        logger.removeHandler(lines_of)
+        with Lines(logging.INFO) as lines:
+            for _ in range(3):
+                role.engine.transfer_sync("nonsense", role.manager.pool_data_ptr, address, 8)
         expect_equal(len(lines), 1, "lines of one cause")
         expect_equal(other.buffer.is_written(slot), False, "nothing came")
 

@@ -277,6 +277,7 @@ def test_sglang_registered_twice_still_reduces_once() -> None:
     utils = importlib.import_module(_UTILS)
     _register()
     _registry().HookRegistry.reset()
+    importlib.import_module("convoy.sglang._host")._registered.clear()  # as another copy of the plugin would be
     _register()
     with _world_of_one() as world:
         expect_equal(utils._all_reduce_polls([4, 2], world), [4, 2], "the result")

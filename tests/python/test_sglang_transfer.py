@@ -17,7 +17,7 @@ sys.path[:0] = [str(_HERE), str(_HERE.parents[1] / "plugin" / "python")]
 import standin  # noqa: E402
 from lib import runner  # noqa: E402
 from lib.runner import expect_equal, expect_raises  # noqa: E402
-from lib.sglang_plans import actions_of, environment_with, logged  # noqa: E402
+from lib.sglang_plans import actions_of, environment_with, logged, plan_of  # noqa: E402
 
 _TRANSPORT = "sglang.multimodal_gen.runtime.disaggregation.transport"
 
@@ -103,6 +103,19 @@ def test_sglang_diffusion_backend_that_is_asked_for_stays_the_hosts() -> None:
         assert isinstance(engines.create_transfer_engine(backend="auto"), _Engine)
 
 
+def test_sglang_diffusion_manager_goes_with_its_own_engine_whatever_was_made_last() -> None:
+    with _diffusion("today") as (engines, buffers, managers):
+        ours = engines.create_transfer_engine()
+        our_buffer = buffers.TransferTensorBuffer(pool_size=1 << 20)
+        hosts = engines.create_transfer_engine(force_mock=True)
+        hosts_buffer = buffers.TransferTensorBuffer(pool_size=1 << 20)
+        assert isinstance(managers.DiffusionTransferManager(ours, our_buffer), _Manager)
+        assert not isinstance(managers.DiffusionTransferManager(buffer=hosts_buffer, engine=hosts), _Manager)
+        engines.create_transfer_engine()
+        assert not isinstance(managers.DiffusionTransferManager(hosts, hosts_buffer), _Manager)
+        expect_raises(TypeError, lambda: managers.DiffusionTransferManager(ours))
+
+
 def test_sglang_diffusion_engine_that_cannot_be_made() -> None:
     from convoy import errors
 
@@ -123,6 +136,26 @@ def test_sglang_diffusion_constructor_of_another_shape_stays() -> None:
 
     text = str(expect_raises(_code.Unknown, lambda: _transfer.check_classes({_transfer.MANAGER: Host})))
     assert text.startswith("DiffusionTransferManager: expected parameters") and "workers" in text, text
+
+
+def test_sglang_diffusion_classes_with_calls_that_nobody_knows_stay() -> None:
+    def meta(self: Any) -> int:
+        return 0
+
+    def push_to_peer(self: Any, request_id: str, dest_session_id: str, dest_addr: int, size: int) -> bool:
+        return False
+
+    manager, buffer = "manager.DiffusionTransferManager", "buffer.TransferTensorBuffer"
+    for kind, name, value, part in ((manager, "meta_pool_size", property(meta), "found meta_pool_size"),
+                                    (manager, "start_background_loops", meta, "found start_background_loops"),
+                                    (manager, "push_to_peer", push_to_peer, "dest_addr, size"),
+                                    (buffer, "shared_memory_name", property(meta), "found shared_memory_name")):
+        standin.use("today")
+        module, _, owner = ("%s.%s" % (_TRANSPORT, kind)).rpartition(".")
+        setattr(getattr(importlib.import_module(module), owner), name, value)
+        action, reason = plan_of(diffusion=True)["%s.%s" % (_TRANSPORT, kind)]
+        assert action == "warn" and part in reason, (action, reason)
+        expect_equal(actions_of(diffusion=True)[_TRANSPORT + ".engine.create_transfer_engine"], "apply", "the engine")
 
 
 def test_sglang_hooks_that_cannot_be_made_leave_the_host_alone() -> None:

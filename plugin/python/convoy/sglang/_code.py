@@ -7,7 +7,7 @@ import dis
 import inspect
 from importlib import import_module
 from types import CodeType, FunctionType
-from typing import Any, Dict, Iterator, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 # Of torch.distributed, what does not communicate.
 HARMLESS = frozenset(("ReduceOp", "ProcessGroup", "group", "GroupMember", "get_rank", "get_world_size", "is_available",
@@ -56,7 +56,7 @@ class _Reader:
         self._names = names
         self._torch, self._distributed = import_module("torch"), import_module("torch.distributed")
         self._held: Optional[str] = None  # the module that the last instruction has pushed
-        self.used: Set[str] = set()
+        self.used: List[str] = []
 
     def read(self, code: CodeType) -> None:
         for instruction in dis.get_instructions(code):
@@ -70,7 +70,7 @@ class _Reader:
         if held == "torch":
             self._held = "torch.distributed" if name == "distributed" else None
         elif held is not None:
-            self.used.add(name)
+            self.used.append(name)
         elif operation in _GLOBAL_WRITES:
             raise Unknown("expected no assignment of globals, found one of %s" % name)
         elif operation == "IMPORT_NAME" and str(name).split(".")[0] == "torch":
@@ -90,12 +90,13 @@ class _Reader:
             raise Unknown("expected plain code, found a call of %s" % name)
 
 
-def distributed_names(function: FunctionType) -> Set[str]:
-    """What the function uses of torch.distributed. Raises Unknown: in a way that a stand-in would not see."""
+def distributed_names(function: FunctionType) -> List[str]:
+    """What the function uses of torch.distributed, in the order of its code. Raises Unknown: in a way that a stand-in would
+    not see."""
     reader = _Reader(function.__globals__)
     for code in _codes(function.__code__):
         reader.read(code)
-    return reader.used - HARMLESS
+    return [name for name in reader.used if name not in HARMLESS]
 
 
 def all_names(function: FunctionType) -> Set[str]:
@@ -103,12 +104,16 @@ def all_names(function: FunctionType) -> Set[str]:
     return {name for code in _codes(function.__code__) for name in code.co_names}
 
 
-def check_collectives(function: FunctionType, known: Sequence[str], operations: Sequence[Tuple[str, str]]) -> None:
+def check_collectives(function: FunctionType, known: Sequence[str], operations: Sequence[Tuple[str, str]],
+                      once: bool = False) -> None:
     """Raises Unknown unless the function uses at least one of ``known``, nothing else that communicates, and with each
-    collective of ``operations`` its ReduceOp."""
-    used = distributed_names(function)
+    collective of ``operations`` its ReduceOp. once: that collective at one place only, as another may be of other values."""
+    names = distributed_names(function)
+    used = set(names)
     if not used or not used <= set(known):
         raise Unknown("expected %s of torch.distributed, found %s" % (" or ".join(known), ", ".join(sorted(used)) or "none"))
     for collective, operation in operations:
         if collective in used and operation not in all_names(function):
             raise Unknown("expected %s with ReduceOp.%s, found no such operation" % (collective, operation))
+        if once and names.count(collective) > 1:
+            raise Unknown("expected one %s, found %d" % (collective, names.count(collective)))

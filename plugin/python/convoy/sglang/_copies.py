@@ -77,12 +77,18 @@ def rebound(chain: Any, innermost: Any, replacement: Any) -> Any:
     if below is None or not isinstance(chain, FunctionType):
         raise CannotRebind("its innermost function is another one")
     changed = rebound(below, innermost, replacement)
-    closure = tuple(CellType(changed) if _holds(cell, below) else cell for cell in chain.__closure__ or ())
-    if closure == (chain.__closure__ or ()):
-        raise CannotRebind("another plugin has replaced it")
+    cells = chain.__closure__ or ()
+    if not any(_holds(cell, below) for cell in cells):
+        raise CannotRebind("a wrapper around it does not hold it, or another plugin has replaced it")
+    closure = tuple(CellType(changed) if _holds(cell, below) else cell for cell in cells)
     copy = _again(chain, chain.__globals__, closure)
     copy.__dict__["__wrapped__"] = changed
     return copy
+
+
+def check_chain(chain: Any, innermost: Any) -> None:
+    """Raises CannotRebind as ``rebound`` would; changes nothing."""
+    rebound(getattr(chain, "__func__", chain), innermost, innermost)
 
 
 def _holds(cell: CellType, value: Any) -> bool:

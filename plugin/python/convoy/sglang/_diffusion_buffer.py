@@ -37,6 +37,10 @@ class ConvoyTransferBuffer:
     block of 1 MiB is the least. A slot is for one owner: freeing by a handle of an earlier one is refused.
     """
 
+    pool_size: int
+    pool_data_ptr: int
+    device: str
+
     def __init__(self, pool_size: int, min_block_size: int = 1 << 20, role_name: str = "unknown",
                  device: str = "cpu") -> None:
         if min_block_size <= 0 or min_block_size & (min_block_size - 1):
@@ -115,20 +119,23 @@ class ConvoyTransferBuffer:
 
     # -- the host's calls by tensor -----------------------------------------------------------------------------------
 
-    def write_tensor(self, handle: SlotHandle, name: str, tensor: Any, byte_offset: int = 0) -> int:
-        """Copies a tensor into a slot, densely; returns the offset behind it, where the next may start. Raises ValueError:
-        it does not fit, or the handle is stale."""
+    def write_tensor(self, handle: SlotHandle, name: str, tensor: Any, byte_offset: int = 0, stream: Any = None) -> int:
+        """Copies a tensor into a slot, densely; returns the bytes written. stream: of torch.cuda, waited for first. Raises
+        ValueError: it does not fit, or the handle is stale."""
+        if stream is not None:
+            stream.synchronize()
         source = tensor.detach().contiguous().cpu()
-        bytes = source.numel() * source.element_size()
+        bytes = int(source.numel() * source.element_size())
         self._check(handle, byte_offset, bytes, name)
         if bytes:
             ctypes.memmove(self.pool_data_ptr + handle.offset + byte_offset, source.data_ptr(), bytes)
-        return tensors_of.aligned(byte_offset + bytes)
+        return bytes
 
-    def read_tensor(self, handle: SlotHandle, byte_offset: int, shape: Any, dtype: Any, device: str = "cpu") -> Any:
+    def read_tensor(self, handle: SlotHandle, shape: Any, dtype: Any, byte_offset: int = 0, device: Any = "cpu",
+                    stream: Any = None) -> Any:
         """A copy of a tensor in a slot. Raises ValueError: beyond the slot, unknown type, stale handle."""
         entry = {"offset": byte_offset, "shape": list(shape), "dtype": str(dtype).replace("torch.", "")}
-        return self.read_tensors_from_manifest(handle, {"tensor": [entry]}, device)["tensor"]
+        return self.read_tensors_from_manifest(handle, {"tensor": [entry]}, device, stream)["tensor"]
 
     def write_tensors_from_gpu(self, handle: SlotHandle, tensors: Mapping[str, Any],
                                stream: Any = None) -> tensors_of.Manifest:

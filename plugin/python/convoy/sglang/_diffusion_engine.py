@@ -45,6 +45,14 @@ class Unbuffered:
                     return engine
         raise RuntimeError("a buffer of convoy's needs an engine of convoy's that has none yet; make the engine first")
 
+    @classmethod
+    def forget(cls) -> None:
+        """In a forked child: the engines are the parent's, and a thread that is not here may have had the lock."""
+        cls._lock, cls._engines = threading.Lock(), []
+
+
+os.register_at_fork(after_in_child=Unbuffered.forget)
+
 
 class ConvoyTransferEngine:
     """One convoy engine, reached at ``hostname`` on a port of its own.

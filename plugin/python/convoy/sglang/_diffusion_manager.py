@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from convoy import errors
 from convoy.sglang import _diffusion_tensors as tensors_of
+from convoy.sglang import _noise
 from convoy.sglang._diffusion_buffer import ConvoyTransferBuffer, SlotHandle, rounded
 from convoy.sglang._diffusion_engine import ConvoyTransferEngine, logger
+from convoy.sglang._diffusion_older import OlderCalls
 from convoy.transfer import Staged
 
 
@@ -49,7 +52,7 @@ class Pending(Dict[str, PendingReceive]):
         return receive
 
 
-class ConvoyTransferManager:
+class ConvoyTransferManager(OlderCalls):
     """The host's calls on convoy's engine and buffer, which belong together (ValueError else). Any thread may call it.
 
     Events are None for host memory, else of torch.cuda.
@@ -64,6 +67,7 @@ class ConvoyTransferManager:
         self._staged: Dict[str, Tuple[StagedTransfer, Optional[Staged], int]] = {}
         self._pending_receives = Pending(buffer.reopen)
         self._events: Dict[str, Any] = {}  # of loads
+        self._repeats = _noise.Repeats()
         self._late: List[Tuple[Any, SlotHandle]] = []  # freed by the host while a device still reads them
 
     @property
@@ -138,8 +142,9 @@ class ConvoyTransferManager:
             return self._refuse(request_id, "%d bytes do not fit into the receiver's %d" % (bytes, transfer_size))
         status = self._engine.push(dest_session_id, staged, dest_addr)
         if status != 0:
-            logger.warning("request %s was not pushed to %s (%d): %s", request_id, dest_session_id, status,
-                           self._engine.last_error)
+            count = self._repeats.count((dest_session_id, status))
+            logger.log(logging.WARNING if count else logging.DEBUG, "request %s was not pushed to %s (%d): %s%s", request_id,
+                       dest_session_id, status, self._engine.last_error, _noise.times(count) if count else "")
         return status == 0
 
     def _refuse(self, request_id: str, why: str) -> bool:

@@ -122,7 +122,8 @@ def read(address: int, slot_bytes: int, manifest: Mapping[str, Any], device: Any
     for name, entries in manifest.items():
         if not isinstance(entries, (list, tuple)):
             raise _bad(name, "is a %s, not a list of entries" % type(entries).__name__)
-        checked[name] = [_checked(name, entry, slot_bytes) for entry in entries]
+        if entries:  # a field without any is no field
+            checked[name] = [_checked(name, entry, slot_bytes) for entry in entries]
     return {name: _field(name, entries, address, device, stream) for name, entries in checked.items()}
 
 

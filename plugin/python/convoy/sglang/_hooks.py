@@ -87,6 +87,15 @@ def _look(shape: Shape, find: Find) -> Dict[str, Any]:
     return {target: find(target) for target in shape.targets}
 
 
+def _follow(found: Mapping[str, Any]) -> None:
+    """Raises Unknown: a target lies under wrappers (a cache, a replacement) that another function cannot be put under."""
+    for value in found.values():
+        try:
+            _copies.check_chain(value, _code.innermost(value))
+        except _copies.CannotRebind as reason:
+            raise _code.Unknown("expected wrappers that can be followed, found: %s" % reason) from None
+
+
 def choose(piece: Piece, environment: Mapping[str, str], find: Find) -> Chosen:
     """The decision about one piece. Changes nothing; finding a target imports its module."""
     def all_of(targets: Sequence[str], action: str, reason: str) -> Tuple[Decision, ...]:
@@ -104,6 +113,8 @@ def choose(piece: Piece, environment: Mapping[str, str], find: Find) -> Chosen:
             continue
         try:
             shape.check(found)
+            if piece.kind == AROUND:
+                _follow(found)
             if shape.copies and not _copies.works():
                 raise _code.Unknown("expected an interpreter that asks a dict's subclass for globals")
         except _code.Unknown as reason:

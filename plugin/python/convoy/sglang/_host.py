@@ -6,9 +6,10 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import weakref
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, List, Mapping, Sequence, Tuple
+from typing import Any, List, Mapping, Sequence, Set, Tuple
 
 from convoy.sglang import _hooks, _lanes
 from convoy.sglang._code import Unknown
@@ -16,6 +17,7 @@ from convoy.sglang._code import Unknown
 logger = _lanes.logger
 SERVER_REGISTRY = "sglang.srt.plugins.hook_registry"
 DIFFUSION_REGISTRY = "sglang.multimodal_gen.plugins"
+_registered: "weakref.WeakKeyDictionary[Any, Set[str]]" = weakref.WeakKeyDictionary()  # targets, by registry
 
 
 def _module(dotted: str) -> Any:
@@ -103,6 +105,10 @@ def print_plan(chosen: Sequence[_hooks.Chosen]) -> None:
 def _register(one: _hooks.Chosen, hooks: Any, kinds: Any) -> _hooks.Chosen:
     """Registers one piece whole, or, when its hooks cannot be made, not at all. Gives what has become of it."""
     assert one.shape is not None
+    known = _registered.setdefault(hooks, set())
+    if known & set(one.shape.targets):
+        return _hooks.Chosen(one.piece, tuple(d._replace(action=_hooks.LEAVE, reason="registered before")
+                                              for d in one.decisions))
     try:
         made = one.shape.make(one.found)
     except Exception as reason:
@@ -110,6 +116,7 @@ def _register(one: _hooks.Chosen, hooks: Any, kinds: Any) -> _hooks.Chosen:
         return _hooks.Chosen(one.piece, tuple(d._replace(action=_hooks.WARN, reason=text) for d in one.decisions))
     for target, hook in made.items():
         hooks.register(target, hook, getattr(kinds, one.piece.kind))
+        known.add(target)
     return one
 
 

@@ -30,13 +30,14 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from importlib import import_module
 from typing import Any, Dict, Hashable, Optional, Type
 
 from convoy import errors
 from convoy._rounds import Operation
 from convoy.group import Group
-from convoy.sglang import _state
+from convoy.sglang import _noise, _state
 
 logger = logging.getLogger("convoy.sglang")
 HOSTS_WAY: Any = object()  # result of a run that has to be made by the host's own collective
@@ -53,16 +54,18 @@ def falls_back() -> bool:
 
 
 class Lane:
-    """One process group and one kind of collective. Used by one thread at a time, as collectives are."""
+    """One process group and one kind of collective. Used by one thread at a time, as collectives are. It does not keep the
+    process group alive; who calls ``run`` does."""
 
     WHAT = ""  # for the log
 
     def __init__(self, process_group: Any) -> None:
-        self._process_group = process_group
         self._group: Optional[Group] = None
+        self._repeats = _noise.Repeats()
         self._patience: Optional[float] = None  # seconds that a round waits for who is late; None = the package's default
         # A rank that is not in the process group has nothing to agree on; torch's own answer stands.
         self._is_host = import_module("torch.distributed").get_rank(process_group) < 0
+        self._process_group: Any = None if self._is_host else weakref.ref(process_group)
 
     def _options(self, value: Any) -> Dict[str, Any]:
         """Options of the group, from the first value that goes through."""
@@ -106,10 +109,11 @@ class Lane:
             return self._take(group, left)
 
     def _open(self, value: Any) -> Optional[Group]:
-        self._patience = _state.patience(self._process_group)
+        process_group = self._process_group()
+        self._patience = _state.patience(process_group)
         first = None if self._patience is None else min(self._patience, WARN_AFTER_S)
         try:
-            self._group = _state.process().open_group(self._process_group, timeout=first, **self._options(value))
+            self._group = _state.process().open_group(process_group, timeout=first, **self._options(value))
         except errors.ConvoyError as failure:
             if not falls_back():
                 raise
@@ -132,7 +136,10 @@ class Lane:
         if not falls_back():
             raise failure
         if isinstance(failure, errors.PeerFailed) or isinstance(failure, _UNSENT):
-            logger.warning("%s, group \"%s\": the host's own collective makes this call: %s", self.WHAT, group.name, failure)
+            count = self._repeats.count((type(failure), failure.rank))
+            if count:
+                logger.warning("%s, group \"%s\": the host's own collective makes this call: %s%s", self.WHAT, group.name,
+                               failure, _noise.times(count))
             return HOSTS_WAY
         if isinstance(failure, _OVER):
             self._leave("group \"%s\"" % group.name, failure)
@@ -187,9 +194,14 @@ def lane(kind: Type[Lane], process_group: Any, key: Hashable = None) -> Any:
     """The lane of this kind on this process group, made at first use. process_group: None = the world."""
     if process_group is None:
         process_group = import_module("torch.distributed").group.WORLD
-    lanes = _state.process().lanes
-    place = (kind, process_group, key)
-    found = lanes.get(place)
+    process = _state.process()
+    try:
+        of_group = process.lanes.get(process_group)
+    except TypeError:  # what torch gives a rank that is not in a group cannot be held weakly, and nothing is to be kept
+        return kind(process_group)
+    found = None if of_group is None else of_group.get((kind, key))
     if found is None:
-        found = lanes[place] = kind(process_group)
+        made = kind(process_group)
+        with process.lock:
+            found = process.lanes.setdefault(process_group, {}).setdefault((kind, key), made)
     return found

@@ -29,6 +29,7 @@ _PARAMETERS = {  # required, optional
 }
 _COLLECTIVES = ("all_reduce",)
 _OPERATIONS = (("all_reduce", "MIN"),)
+_ENTRIES_MAX = 1 << 16  # four times the plugin's default; a byte each in memory that is laid out when a group opens
 
 
 class PollLane(_lanes.Lane):
@@ -36,8 +37,13 @@ class PollLane(_lanes.Lane):
 
     WHAT = "poll reduces"
 
+    def _options(self, value: Sequence[int]) -> Dict[str, Any]:
+        return {"blob_bytes_max": _ENTRIES_MAX}
+
     def _round(self, group: Group, value: Sequence[int]) -> List[int]:
         try:
+            if len(value) > _ENTRIES_MAX:
+                raise errors.Limit("%d states; one poll reduce through convoy takes up to %d" % (len(value), _ENTRIES_MAX))
             return group.reduce(value)
         except TypeError as reason:  # no integers at all; the peers must hear of it too
             raise errors.InvalidArgument("states: %s" % reason) from reason
@@ -51,7 +57,7 @@ def check_helper(functions: Mapping[str, Any]) -> None:
     """Raises Unknown: not the helper that is known."""
     function = _code.innermost(functions[HELPER])
     _code.check_parameters(function, ("polls", "group"))
-    _code.check_collectives(function, _COLLECTIVES, _OPERATIONS)
+    _code.check_collectives(function, _COLLECTIVES, _OPERATIONS, once=True)
 
 
 def check_callers(functions: Mapping[str, Any]) -> None:

@@ -8,10 +8,12 @@ when the interpreter ends is closed by the package.
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from importlib import import_module
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from convoy import library
+from convoy import errors, library
 from convoy.context import Context
 from convoy.group import Group
 
@@ -20,25 +22,48 @@ _HOST_PATIENCE_S = 1800.0  # torch's own default for a collective
 
 
 class Process:
-    """One process's context and groups. Not shared with children."""
+    """One process's context and groups. Not shared with children. Any thread may call it.
+
+    Process groups are held weakly: hosts destroy them and make them again, and each new one gets groups of its own.
+    """
 
     def __init__(self) -> None:
         self._plugin: Optional[library.Plugin] = None
         self._context: Optional[Context] = None
-        self.lanes: Dict[Any, Any] = {}  # by (process group, what travels); see _lanes
-        self.groups: List[Group] = []
+        self.lock = threading.Lock()  # never held while ranks wait for each other
+        self.lanes: "weakref.WeakKeyDictionary[Any, Dict[Any, Any]]" = weakref.WeakKeyDictionary()  # see _lanes
+        self._opened: List[Tuple[Any, Group]] = []  # (weak reference of the process group, its group)
 
     def context(self) -> Context:
         """The context; opened when there is none. Raises LoadError and what ``Plugin.context`` raises."""
-        if self._context is None or self._context.closed:
-            if self._plugin is None:
-                self._plugin = library.load()
-            self._context = self._plugin.context(secret=os.environ.get("CONVOY_SECRET", ""))
-        return self._context
+        with self.lock:
+            if self._context is None or self._context.closed:
+                if self._plugin is None:
+                    self._plugin = library.load()
+                self._context = self._plugin.context(secret=os.environ.get("CONVOY_SECRET", ""))
+            return self._context
+
+    def groups(self) -> List[Group]:
+        """Those that are open."""
+        with self.lock:
+            return [group for _, group in self._opened if group._inner is not None]
+
+    def _sweep(self) -> None:
+        """Closes the groups of process groups that have gone."""
+        with self.lock:
+            gone = [one for one in self._opened if one[0]() is None]
+            self._opened = [one for one in self._opened if one[0]() is not None]
+        for reference, group in gone:
+            try:
+                group.close()
+            except errors.ConvoyError:  # a call of it is still inside somewhere; the next sweep closes it
+                with self.lock:
+                    self._opened.append((reference, group))
 
     def open_group(self, process_group: Any, **options: Any) -> Group:
         """Opens a group on all ranks of the process group, or raises the same on all of them. Collective."""
         convoy_torch = import_module("convoy.torch")
+        self._sweep()
         try:
             context = self.context()
         except Exception as failure:  # the others are opening, and must hear that this rank cannot
@@ -46,7 +71,8 @@ class Process:
             raise
         options.setdefault("open_timeout", OPEN_TIMEOUT_S)
         group: Group = convoy_torch.open_group(context, process_group, **options)
-        self.groups.append(group)
+        with self.lock:
+            self._opened.append((weakref.ref(process_group), group))
         return group
 
 
@@ -90,7 +116,7 @@ def context() -> Context:
 
 def groups() -> List[Group]:
     """The groups that hooks have opened in this process and that are still open."""
-    return [group for group in _process.groups if group._inner is not None]
+    return _process.groups()
 
 
 def call_logs() -> Dict[str, Any]:

@@ -11,7 +11,7 @@ import inspect
 import logging
 from abc import ABCMeta
 from importlib import import_module
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from convoy import errors
 from convoy.sglang import _code, _lanes
@@ -27,6 +27,12 @@ _OUR_BACKENDS = (None, "auto", "convoy")
 _CONSTRUCTORS = {  # required, optional
     BUFFER: (("self", "pool_size"), ("min_block_size", "role_name", "device")),
     MANAGER: (("self", "engine", "buffer"), ()),
+}
+
+
+_OURS = {  # module, class
+    BUFFER: ("convoy.sglang._diffusion_buffer", "ConvoyTransferBuffer"),
+    MANAGER: ("convoy.sglang._diffusion_manager", "ConvoyTransferManager"),
 }
 
 
@@ -88,29 +94,58 @@ def _register_engine() -> None:
 
 
 def check_classes(classes: Mapping[str, Any]) -> None:
-    """Raises Unknown: a constructor is not as it is today."""
+    """Raises Unknown: a constructor or a call is not as it is today, so that convoy's class cannot stand in its place."""
     for target, value in classes.items():
         name = target.rpartition(".")[2]
         if not inspect.isclass(value):
             raise _code.Unknown("%s: expected a class, found %s" % (name, type(value).__name__))
         try:
             _code.check_parameters(_code.innermost(value.__init__), *_CONSTRUCTORS[target])
+            module, ours = _OURS[target]
+            _check_calls(value, getattr(import_module(module), ours))
         except _code.Unknown as reason:
             raise _code.Unknown("%s: %s" % (name, reason)) from None
+
+
+def _check_calls(host: Any, ours: Any) -> None:
+    """Raises Unknown: the host's class has a call that convoy's has not, or one with other parameters."""
+    for name in (name for name in dir(host) if not name.startswith("_")):
+        if not hasattr(ours, name) and name not in ours.__annotations__:
+            raise _code.Unknown("expected no public name but those that are known, found %s" % name)
+        theirs, own = getattr(host, name), getattr(ours, name, None)
+        if inspect.isfunction(theirs):
+            wanted = list(inspect.signature(theirs).parameters)
+            known = list(inspect.signature(own).parameters) if inspect.isfunction(own) else []
+            if known[: len(wanted)] != wanted:
+                raise _code.Unknown("%s: expected parameters (%s), found (%s)" % (name, ", ".join(known), ", ".join(wanted)))
 
 
 def class_hooks(classes: Mapping[str, Any]) -> Dict[str, Any]:
     """{target: class}."""
     diffusion = import_module("convoy.sglang.diffusion")
-    ours = {BUFFER: diffusion.ConvoyTransferBuffer, MANAGER: diffusion.ConvoyTransferManager}
-    return {target: _either(classes[target], ours[target]) for target in classes}
+    buffer, manager = classes[BUFFER], classes[MANAGER]
+    return {
+        BUFFER: _either(buffer, diffusion.ConvoyTransferBuffer, lambda args, kwargs: _Newest.is_convoy),
+        MANAGER: _either(manager, diffusion.ConvoyTransferManager, lambda *given: _manages_ours(manager, *given)),
+    }
 
 
-def _either(host: Any, ours: Any) -> Any:
-    """A class that makes convoy's objects after convoy's engine, and the host's own after any other. Both are instances."""
+def _manages_ours(host: Any, args: Any, kwargs: Any) -> bool:
+    """Whether engine and buffer are both convoy's; the newest engine may be another by now."""
+    diffusion = import_module("convoy.sglang.diffusion")
+    try:
+        given = inspect.signature(host.__init__).bind(None, *args, **kwargs).arguments
+    except TypeError:  # the host says what is wrong with the arguments
+        return False
+    return (isinstance(given["engine"], diffusion.ConvoyTransferEngine) and
+            isinstance(given["buffer"], diffusion.ConvoyTransferBuffer))
+
+
+def _either(host: Any, ours: Any, is_ours: Callable[[Any, Any], bool]) -> Any:
+    """A class that makes convoy's objects where ``is_ours``, and the host's own elsewhere. Both are instances of it."""
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _Newest.is_convoy:
+        if not is_ours(args, kwargs):
             return host(*args, **kwargs)  # no instance of cls, so __init__ is not called on it
         return ours.__new__(cls)
 

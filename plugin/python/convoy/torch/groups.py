@@ -13,25 +13,32 @@ from convoy.torch.exchange import Exchange
 from convoy.torch.group import TorchGroup
 
 
+_naming = threading.Lock()
 _names: "weakref.WeakKeyDictionary[Context, Set[str]]" = weakref.WeakKeyDictionary()  # that each context has had
 
 
 def _own_name(context: Context, ranks: List[int]) -> str:
-    """A name that no group of torch's in the context has had, so that figures of two groups of the same ranks stay apart."""
-    taken = _names.setdefault(context, set())
+    """A name that no group of torch's in the context has had, so that figures of two groups of the same ranks stay apart.
+    It is taken from now on: another thread may be opening a group of the same ranks."""
     base = name = "torch:" + ranks_text(ranks)
     number = 1
-    while name in taken:
-        number += 1
-        name = "%s#%d" % (base, number)
+    with _naming:
+        taken = _names.setdefault(context, set())
+        while name in taken:
+            number += 1
+            name = "%s#%d" % (base, number)
+        taken.add(name)
     return name
 
 
 def _open(context: Context, exchange: Exchange, name: Optional[str], options: Dict[str, Any]) -> TorchGroup:
     ranks = exchange.ranks
-    proposals = exchange.gather(_own_name(context, ranks).encode().ljust(127, b"\0"))
-    agreed = name if name is not None else proposals[0].rstrip(b"\0").decode()  # the first rank's
-    _names[context].add(agreed)
+    agreed = name
+    if agreed is None:  # the first rank names it
+        own = _own_name(context, ranks) if exchange.index == 0 else ""
+        agreed = exchange.gather(own.encode().ljust(127, b"\0"))[0].rstrip(b"\0").decode()
+    with _naming:
+        _names.setdefault(context, set()).add(agreed)
     return context._make_group(TorchGroup, agreed, ranks, ranks[exchange.index], None, exchange.gather, options)
 
 
