@@ -345,7 +345,7 @@ PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/python/test_*.sh)
 
 .PHONY: test-python
 test-python: $(BIN)/libconvoy.so.1 $(TINY_FILES) ## the Python package: loading, rounds, transfers, torch, the SGLang hooks beside real gloo
-	CONVOY_LIBRARY=$(abspath $(BIN))/libconvoy.so.1 PYTHONDONTWRITEBYTECODE=1 TEST_JOBS=2 tests/run.sh $(PYTHON_TESTS)
+	CONVOY_LIBRARY=$(abspath $(BIN))/libconvoy.so.1 PYTHONPYCACHEPREFIX=$(CURDIR)/build/python TEST_JOBS=2 tests/run.sh $(PYTHON_TESTS)
 
 .PHONY: test-conformance
 test-conformance: $(CONFORMANCE_BINARIES) ## one suite over threads, shared memory, UCX and network namespaces
