@@ -341,11 +341,12 @@ test-abi: $(ABI_BINARIES) ## loading, foreign sizes, the state table
 
 # Python's side: the package against this build. Each is a program of its own; torch's tests skip where torch is not there.
 PYTHON ?= /usr/bin/python3
-PYTHON_TESTS := $(sort $(wildcard tests/python/test_*.py tests/python/test_*.sh))
+PYTHON_LONG := $(patsubst %,tests/python/test_%.py,sglang_run typing) # first, so that no core waits for them at the end
+PYTHON_TESTS := $(PYTHON_LONG) $(sort $(filter-out $(PYTHON_LONG),$(wildcard tests/python/test_*.py tests/python/test_*.sh)))
 
 .PHONY: test-python
 test-python: $(BIN)/libconvoy.so.1 $(TINY_FILES) ## the Python package: loading, rounds, transfers, torch, the SGLang hooks beside real gloo
-	CONVOY_LIBRARY=$(abspath $(BIN))/libconvoy.so.1 PYTHONDONTWRITEBYTECODE=1 TEST_JOBS=2 tests/run.sh $(PYTHON_TESTS)
+	CONVOY_LIBRARY=$(abspath $(BIN))/libconvoy.so.1 PYTHONPYCACHEPREFIX=$(CURDIR)/build/python TEST_JOBS=2 tests/run.sh $(PYTHON_TESTS)
 
 .PHONY: test-conformance
 test-conformance: $(CONFORMANCE_BINARIES) ## one suite over threads, shared memory, UCX and network namespaces

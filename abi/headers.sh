@@ -10,7 +10,21 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 strict=(-Wall -Wextra -Wpedantic -Wpadded -Werror -fsyntax-only -I"$top/include")
 
+# A header and all that it includes of ours, directly or not.
+closure() {
+    local before="" now=$1
+    while [ "$now" != "$before" ]; do
+        before=$now
+        # shellcheck disable=SC2086  # the paths are several words
+        now=$(printf '%s\n' $now $(sed -n 's|^ *# *include  *"\(convoy/[a-z_]*\.h\)".*|\1|p' $now | sed "s|^|$top/include/|") | sort -u)
+    done
+    echo "$now"
+}
+
 for path in "$top"/include/convoy/*.h; do
+    before=$faults
+    # shellcheck disable=SC2046  # the paths are several words
+    place=$(memo header "$top/abi/headers.sh" $(closure "$path") "$path") && [ -e "$place" ] && continue
     name=convoy/$(basename "$path")
     printf '#include "%s"\nextern int unused;\nint unused;\n' "$name" | tee "$work/alone.c" >"$work/alone.cc"
     for compiler in gcc clang; do
@@ -29,5 +43,6 @@ for path in "$top"/include/convoy/*.h; do
         fault "$name has a bit-field: $(head -n 1 "$work/banned")"
     grep -nE '^ *# *define +[A-Za-z_0-9]+\(|\b(inline|__inline|__inline__)\b' "$work/code" >"$work/banned" &&
         fault "$name does work that only a C compiler can: $(head -n 1 "$work/banned")"
+    [ -z "$place" ] || [ "$faults" -ne "$before" ] || touch "$place"
 done
 finish

@@ -5,7 +5,7 @@
 #        abi/layout.sh draft              makes that the baseline, deliberately
 #        abi/layout.sh check LIBRARY      headers against baseline, and the library's own DWARF against the headers
 . "$(dirname "$0")/gate.sh"
-need "${CC:-cc}" pahole awk sort diff paste find
+need "${CC:-cc}" pahole awk sort diff paste find sha256sum
 top=$(cd "$(dirname "$0")/.." && pwd)
 baseline=$top/abi/draft/layout.txt
 work=$(mktemp -d)
@@ -64,19 +64,39 @@ declarations() {
         awk '$2 ~ /^CONVOY_[A-Z0-9_]+$/ && NF > 2 { $1 = "constant"; print }' | sort
 }
 
+# Leaves the structs in $work/headers and prints all.
 print_layout() {
-    make_anchor
-    split_layouts "$work/anchor.o" "$work/headers"
+    local place
+    if place=$(memo layout "$top/abi/layout.sh" "$top/include") && [ -e "$place" ]; then
+        cp -r "$place" "$work/headers"
+    else
+        make_anchor
+        split_layouts "$work/anchor.o" "$work/headers"
+        declarations >"$work/headers/.declarations"
+        [ -z "$place" ] || keep "$place" "$work/headers"
+    fi
     for name in $(struct_names); do
         cat "$work/headers/$name"
     done
-    declarations
+    cat "$work/headers/.declarations"
+}
+
+# The structs of a library in $work/library. $1: library
+split_library() {
+    local place names
+    names=$(struct_names | sha256sum)
+    if place=$(memo "library-${names%% *}" "$top/abi/layout.sh" "$1") && [ -e "$place" ]; then
+        cp -r "$place" "$work/library"
+    else
+        split_layouts "$1" "$work/library"
+        [ -z "$place" ] || keep "$place" "$work/library"
+    fi
 }
 
 # The library's own idea of each struct that it uses must be the headers'. $1: library
 check_library() {
     local name path
-    split_layouts "$1" "$work/library"
+    split_library "$1"
     for path in "$work"/library/*; do
         name=$(basename "$path")
         [ -e "$work/headers/$name" ] || continue

@@ -116,6 +116,8 @@ awk -v top="$top" '{ for (i = 1; i <= NF; i++) printf "%s/%s ", top, $i }' "$scr
 cp "$scratch/all-objects" "$scratch/objects"
 map=plugin/convoy.map
 
+mkdir "$scratch/memo"
+export ABI_MEMO=$scratch/memo
 fresh_copy
 abi/check.sh build >"$scratch/words" 2>&1 || {
     printf 'the tree fails before anything is broken:\n%s\n' "$(cat "$scratch/words")"

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import select
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -48,6 +51,25 @@ def _hangs(member: gang.Member) -> None:
         signal.pause()
 
 
+def _dies_at_its_end(member: gang.Member) -> None:
+    if member.rank == 1:
+        atexit.register(os._exit, 9)
+
+
+def _fresh(member: gang.Member, name: str) -> dict[str, Any]:
+    """What a process has from elsewhere."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        is_loaded = "libconvoy" in maps.read()
+    others = sorted(one for one in sys.modules if one.split(".")[0] in ("convoy", "sglang", "gone"))
+    sys.modules["gone"] = sys  # the next process must not see it
+    return {"environment": os.environ.get(name), "others": others, "loaded": is_loaded, "hash": hash(name)}
+
+
+def _waits(member: gang.Member) -> None:
+    print(os.getpid(), flush=True)
+    signal.pause()
+
+
 def test_gang_values_come_by_rank_and_groups_are_real() -> None:
     values = gang.run(4, _sums, args=(10,), groups=gang.grid_groups(4, 2, 2))
     expect_equal(len({value["process"] for value in values}), 4, "processes")
@@ -70,9 +92,37 @@ def test_gang_death_is_shown_with_the_exit_code() -> None:
 
 def test_gang_that_hangs_ends_within_its_limit() -> None:
     started = time.monotonic()
-    text = str(expect_raises(gang.GangError, lambda: gang.run(2, _hangs, limit_s=15.0)))
-    assert "were not done within 15 s" in text and "1" in text, text
-    assert time.monotonic() - started < 150, "the limit bounds the whole"
+    text = str(expect_raises(gang.GangError, lambda: gang.run(2, _hangs, limit_s=5.0)))
+    assert "were not done within 5 s" in text and "1" in text, text
+    assert time.monotonic() - started < 50, "the limit bounds the whole"
+
+
+def test_gang_bad_end_after_the_answer_is_told() -> None:
+    text = str(expect_raises(gang.GangError, lambda: gang.run(2, _dies_at_its_end)))
+    assert "exit code 9" in text and "1:" in text and "0:" not in text, text
+
+
+def test_gang_processes_have_the_environment_of_the_moment_and_nothing_of_others() -> None:
+    name, hashes = "GANG_TEST", set()
+    for value in ("first", None, "second"):
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+        for one in gang.run(2, _fresh, args=(name,)):
+            hashes.add(one.pop("hash"))
+            expect_equal(one, {"environment": value, "others": [], "loaded": False}, "what a process has")
+    expect_equal(len(hashes), 1 if "PYTHONHASHSEED" in os.environ else 2, "seeds of hashes")
+
+
+def test_gang_ends_with_the_program_that_started_it() -> None:
+    script = "import sys; sys.path[:0] = %r; from lib import gang; import test_gang; gang.run(3, test_gang._waits)"
+    with subprocess.Popen([sys.executable, "-c", script % sys.path[:2]], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        members = [os.pidfd_open(int(program.stdout.readline())) for _ in range(3)]
+        program.kill()
+    for member in members:
+        expect_equal(select.select([member], [], [], 30.0)[0], [member], "a process that has ended")
+        os.close(member)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
-import multiprocessing
 import os
 import tempfile
 import time
@@ -13,8 +12,9 @@ import traceback
 from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Any, Callable, Mapping, Sequence
+
+from lib import forked
 
 _LAST_WORDS_S = 5.0  # for what the other ranks report once one has failed
 _END_S = 10.0
@@ -89,7 +89,7 @@ def _member_main(
 class _Crew:
     """The processes of one gang and what they have said so far."""
 
-    def __init__(self, processes: list[BaseProcess], answers: list[Connection]) -> None:
+    def __init__(self, processes: list[forked.Process], answers: list[Connection]) -> None:
         self.processes, self.answers = processes, answers
         self.values: dict[int, Any] = {}
         self.failures: dict[int, str] = {}
@@ -132,21 +132,13 @@ class _Crew:
                 process.kill()
                 process.join(_END_S)
 
+    def bad_ends(self) -> dict[int, str]:
+        return {i: f"exit code {one.exitcode} after its answer" for i, one in enumerate(self.processes) if one.exitcode != 0}
+
 
 def _start(size: int, meeting: str, groups: Mapping[str, GroupRanks], limit_s: float, work: Any) -> _Crew:
-    context = multiprocessing.get_context("spawn")
-    processes: list[BaseProcess] = []
-    answers: list[Connection] = []
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    for rank in range(size):
-        ours, theirs = context.Pipe(duplex=False)
-        target_args = (rank, size, meeting, groups, limit_s, *work, theirs)
-        process = context.Process(target=_member_main, args=target_args, name=f"rank {rank}", daemon=True)
-        process.start()
-        theirs.close()  # so that the death of the process is the end of the pipe
-        processes.append(process)
-        answers.append(ours)
-    return _Crew(processes, answers)
+    return _Crew(*forked.start(size, _member_main, lambda rank: (rank, size, meeting, groups, limit_s, *work)))
 
 
 def run(
@@ -175,6 +167,8 @@ def run(
             crew.end(is_forced=not is_good)
     if crew.failures:
         raise GangError("\n".join(f"rank {rank} of {size}: {text}" for rank, text in crew.failures.items()))
+    if is_good and crew.bad_ends():
+        raise GangError(f"ranks ended badly: {crew.bad_ends()}")
     if not is_good:
         raise GangError(f"ranks {crew.open_ranks()} of {size} were not done within {limit_s:g} s")
     return [crew.values[rank] for rank in range(size)]
