@@ -100,7 +100,7 @@ class Rounds:
         """The exception for what the last call of this group returned."""
         if self._inner is None:
             return errors.Closed("group \"%s\" is closed" % self.name)
-        return errors.make(status, self._error, self._report_of(status))
+        return errors.make(status, self._error, self._report_of(status), is_reused=True)
 
     def _report_of(self, status: int) -> Optional[Report]:
         """The report that came with the status; a start has no place for one, so it is asked for."""

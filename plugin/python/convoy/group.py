@@ -144,7 +144,7 @@ class Group(PollCalls, SyncCalls, Rounds):
                 status = life.call(lambda: core.group_open_wait(out.value, left, error))
                 left = deadline.slice() if status == _abi.TIMED_OUT else 0
             if status != _abi.OK:
-                raise errors.make(status, self._error)
+                raise errors.make(status, self._error, is_reused=True)
             life.adopt(self, lambda: setattr(self, "_inner", out.value))
         except BaseException:
             self._give_up(out)
