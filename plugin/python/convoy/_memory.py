@@ -45,8 +45,9 @@ class Exported:
     """A buffer that its object has given out; it is given back with this. ctypes alone gives no address of what is
     read-only, nor of a view with gaps."""
 
+    _struct: Optional[_Struct] = None  # also where Ctrl-C ends the construction
+
     def __init__(self, value: Any, writable: bool = False) -> None:
-        self._struct: Optional[_Struct] = None
         struct = _Struct()
         _get(value, byref(struct), _WRITABLE if writable else _ANY)  # raises TypeError or BufferError
         self._struct = struct

@@ -33,7 +33,7 @@ class Rounds:
         self.handle = c_void_p()  # the same object for life: prepared calls hold it, and see it emptied
         self.name = name
         self._timeout_ns = timeout_ns
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self.owner: Optional[object] = None
         self._error = _abi.Error(struct_size=sizeof(_abi.Error))
         self._report = ReportBuffer(members)
@@ -93,7 +93,7 @@ class Rounds:
         return owner is not None and not is_below(owner)
 
     def _forked(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self.owner = None
 
     def failure(self, status: int) -> errors.ConvoyError:

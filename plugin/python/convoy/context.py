@@ -155,6 +155,8 @@ class Context:
         """Opens a transfer engine: its pool, its port, its threads. See ``convoy.transfer.EngineOptions`` for the options,
         which may be given as keywords. Raises InvalidArgument, Unsupported, InitFailed, Limit, NoMemory."""
         _callbacks.refuse_inside("engine: open")
+        if options is not None and (keywords or not isinstance(options, EngineOptions)):
+            raise errors.InvalidArgument("engine takes either EngineOptions or their fields as keywords")
         chosen = options or EngineOptions(**keywords)
 
         def open_it() -> Engine:
@@ -220,6 +222,9 @@ class Context:
 
     def __exit__(self, *exception: Any) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return "<convoy.Context of build %s, %s>" % (self._build.file.build_id[:12], "closed" if self.closed else "open")
 
     def __del__(self) -> None:
         life = getattr(self, "_life", None)

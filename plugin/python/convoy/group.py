@@ -103,6 +103,8 @@ class Group(PollCalls, SyncCalls, Rounds):
         if columns is not None:
             options.schema = addressof(columns)
         if faults is not None:
+            if not isinstance(faults, PollFaults):
+                raise errors.InvalidArgument("faults is %r; PollFaults are needed" % (faults,))
             options.poll_faults = faults.build(keep)
         PollCalls.__init__(self)
         SyncCalls.__init__(self, columns, sync_inner, sync_slots, len(ids))

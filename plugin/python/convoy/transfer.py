@@ -49,13 +49,14 @@ class Engine(Moves):
 
     def __init__(self, build: Build, context: int, timeout_ns: int, close_s: float, options: EngineOptions) -> None:
         self._inner: Optional[int] = None
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._inside: Set[object] = set()  # tokens of calls that have taken the engine's pointer
         self._build = build
         self._timeout_ns, self._close_s = timeout_ns, close_s
         self._has_device = options.device is not None
         self._keep: List[Any] = []  # memory and functions of the caller's, until the close
         self._is_closing = False  # gives out no more views
+        self._is_inherited = False  # through fork: it is the parent's
         self._is_left = False  # closed, but for the memory that views of released transfers show
         self._context: Any = None  # an engine keeps its context open
         self._live: "weakref.WeakSet[Transfer]" = weakref.WeakSet()
@@ -253,7 +254,7 @@ class Engine(Moves):
         self.close(max(0.001, until - time.monotonic()))
 
     def _forked(self) -> None:
-        self._mutex, self._inside = threading.Lock(), set()
+        self._mutex, self._inside, self._is_inherited = threading.RLock(), set(), True
 
     def _check(self, status: int, error: _abi.Error) -> None:
         if status != _abi.OK:
@@ -307,7 +308,7 @@ class Engine(Moves):
         self._keep, self._registered = [], []
 
     def close(self, timeout: Optional[float] = None) -> None:
-        """Ends what is open and frees the pool; views that peers hold stay theirs. Again: no effect.
+        """Ends what is open and frees the pool; views that peers hold stay theirs. Again, or in a forked child: no effect.
 
         Transfers of this engine are released, but for those of which views are alive in this process; views of transfers
         that were released stay readable, and the pool's memory goes with the last of them.
@@ -315,7 +316,7 @@ class Engine(Moves):
         or another thread is inside a call; close again.
         """
         timeout_ns = nanoseconds(timeout)
-        if self.closed:
+        if self.closed or self._is_inherited:
             return
         self._is_closing = True
         self._release_idle()
