@@ -23,7 +23,11 @@ class AllGatherCallback:
     def _call(self, user: Any, mine: Any, size: int, all_out: Any) -> int:
         try:
             own = ctypes.string_at(mine, size)
-            parts = [bytes(memoryview(part)) for part in _callbacks.run(lambda: self._gather(own))]
+            given = _callbacks.run(lambda: self._gather(own))
+            try:
+                parts = [bytes(memoryview(part)) for part in given]
+            except TypeError as reason:
+                raise errors.InvalidArgument("allgather must give a list of bytes: %s" % reason) from None
             if len(parts) != self._members or any(len(part) != size for part in parts):
                 raise errors.InvalidArgument("allgather gave %d parts of %s bytes; %d of %d are needed" % (
                     len(parts), sorted({len(part) for part in parts}), self._members, size))

@@ -29,6 +29,7 @@ class Memory:
     count: int
     stride: int
     owner: Any
+    is_signed: bool = False
 
 
 def integer(value: Any, what: str, low: int, high: int) -> int:
@@ -51,19 +52,20 @@ def _of_tensor(value: Any, what: str) -> Memory:
     item, stride = value.element_size(), value.stride(0) if value.numel() else 1
     if stride <= 0:  # one value seen many times: the plugin takes a stride of 0 for none given
         value, stride = value.contiguous(), 1
-    return Memory(value.data_ptr(), item, value.numel(), item * stride, value)
+    return Memory(value.data_ptr(), item, value.numel(), item * stride, value, bool(value.dtype.is_signed))
 
 
 def _of_view(view: memoryview, what: str) -> Memory:
-    if view.ndim != 1 or view.format.lstrip("@=<") not in _INTEGER_FORMATS:
+    code = view.format.lstrip("@=<")
+    if view.ndim != 1 or code not in _INTEGER_FORMATS:
         raise errors.InvalidArgument("%s must hold integers in one dimension, not format \"%s\" in %d dimensions" % (
             what, view.format, view.ndim))
     stride = view.strides[0] if view.strides else view.itemsize
     if view.readonly or not view.contiguous:  # ctypes gives no address of it
         copy = bytearray(view.tobytes())
-        return Memory(address_of(copy), view.itemsize, len(view), view.itemsize, copy)
+        return Memory(address_of(copy), view.itemsize, len(view), view.itemsize, copy, code.islower())
     owner = (ctypes.c_char * view.nbytes).from_buffer(view) if view.nbytes else None
-    return Memory(ctypes.addressof(owner) if owner is not None else 0, view.itemsize, len(view), stride, owner)
+    return Memory(ctypes.addressof(owner) if owner is not None else 0, view.itemsize, len(view), stride, owner, code.islower())
 
 
 def is_tensor(value: Any) -> bool:
@@ -89,14 +91,14 @@ def _of_sequence(value: Sequence[int], what: str, code: str) -> Memory:
         copy = array.array(code, value)
     except (TypeError, OverflowError) as reason:
         raise errors.InvalidArgument("%s: %s" % (what, reason)) from None
-    return Memory(copy.buffer_info()[0], copy.itemsize, len(copy), copy.itemsize, copy)
+    return Memory(copy.buffer_info()[0], copy.itemsize, len(copy), copy.itemsize, copy, code.islower())
 
 
 def as_type(value: Any, what: str, code: str) -> Memory:
-    """As ``integers``, of exactly this type and without gaps; what differs is copied."""
+    """As ``integers``, of exactly this type and without gaps; what differs is copied, and refused where it does not fit."""
     memory = integers(value, what, code)
     wanted = array.array(code).itemsize
-    if memory.item_bytes == wanted and memory.stride == wanted:
+    if memory.item_bytes == wanted and memory.stride == wanted and memory.is_signed == code.islower():
         return memory
     return _of_sequence(value.tolist() if hasattr(value, "tolist") else list(value), what, code)
 

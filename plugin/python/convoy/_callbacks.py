@@ -27,9 +27,14 @@ def run(function: Callable[[], T]) -> T:
         _thread.depth = depth
 
 
+def is_inside() -> bool:
+    """Whether the plugin has called out on this thread, and waits for its return."""
+    return bool(getattr(_thread, "depth", 0))
+
+
 def refuse_inside(what: str) -> None:
     """Raises Busy on a thread that the plugin has called out on: it would wait for itself."""
-    if getattr(_thread, "depth", 0):
+    if is_inside():
         raise errors.Busy("%s from within a function that the plugin has called: it is still inside that call" % what)
 
 

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from convoy.poll import PollList
 
 
+def _sequence(given: Any, what: str) -> List[Any]:
+    try:
+        return list(given)
+    except TypeError:
+        raise errors.InvalidArgument("%s is %r; a sequence is needed" % (what, given)) from None
+
+
 def _moment(seconds: float) -> int:
     """A time of time.monotonic() in nanoseconds, 0 = never."""
     try:
@@ -26,13 +33,22 @@ def _moment(seconds: float) -> int:
     raise errors.InvalidArgument("gate_deadlines has %r; seconds from 0 up to 2**33 are allowed" % (seconds,))
 
 
+def _checked(lists: Any) -> List[Any]:
+    """The lists of a call, which this module knows by what they have."""
+    found = _sequence(lists, "lists")
+    for given in found:
+        if not hasattr(given, "gate_deadlines"):
+            raise errors.InvalidArgument("lists has %r; a sequence of PollList is needed" % (given,))
+    return found
+
+
 class PollCapture:
     """A general poll call as structs; holds what they point to: the inputs until the call has started, the room for
     results as long as it lives."""
 
     def __init__(self, rounds: Rounds, lists: Sequence[PollList], tag: int, votes: int, post_error: int,
                  error_row: Optional[int]) -> None:
-        lists = list(lists)
+        lists = _checked(lists)
         self._inputs: List[Any] = []
         self._rooms: List[Any] = []
         self.failure: Optional[BaseException] = None
@@ -80,16 +96,19 @@ class PollCapture:
         row.generations = self._array(given.generations, "generations", "I", row.count)
         row.entry_flags = self._array(given.entry_flags, "entry_flags", "B", row.count)
         if given.stamps is not None:
-            pairs = list(given.stamps)
+            pairs = _sequence(given.stamps, "stamps")
             self._check_length("stamps", len(pairs), row.count)
             stamps = (_abi.PollStamp * max(1, row.count))()
-            for stamp, (key, generation) in zip(stamps, pairs):
+            for stamp, pair in zip(stamps, pairs):
+                if not isinstance(pair, (tuple, list)) or not 1 <= len(pair) <= 2:
+                    raise errors.InvalidArgument("stamps has %r; Stamp is needed" % (pair,))
+                key, generation = pair[0], pair[1] if len(pair) == 2 else None
                 stamp.key, stamp.has_generation = integer(key, "key of a stamp", 0, U64_MAX), int(generation is not None)
                 stamp.generation = integer(generation or 0, "generation of a stamp", 0, U32_MAX)
             self._inputs.append(stamps)
             row.stamps = addressof(stamps)
         if given.gate_deadlines is not None:
-            moments = [_moment(seconds) for seconds in given.gate_deadlines]
+            moments = [_moment(seconds) for seconds in _sequence(given.gate_deadlines, "gate_deadlines")]
             row.gate_deadlines_ns = self._array(moments, "gate_deadlines", "Q", row.count)
 
     def _array(self, values: Optional[Sequence[int]], what: str, code: str, count: int) -> Optional[int]:

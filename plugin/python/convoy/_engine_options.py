@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from typing import Any, List, Optional, Union
 
 from convoy import _abi, errors
-from convoy._buffers import Text, nanoseconds
+from convoy._buffers import U32_MAX, U64_MAX, Text, integer, nanoseconds
 from convoy._memory import memory_of
 
 _POOLS = {"shared": _abi.MEMORY_SHARED, "host": _abi.MEMORY_HOST, "device": _abi.MEMORY_DEVICE}
+_NUMBERS = (  # field of the struct, option, largest
+    ("pool_bytes", "pool_bytes", U64_MAX), ("pool_block_bytes", "pool_block_bytes", U64_MAX),
+    ("transfer_max", "transfers", U32_MAX), ("peer_max", "peers", U32_MAX), ("prealloc_count", "prealloc_count", U32_MAX),
+    ("prealloc_bytes", "prealloc_bytes", U64_MAX), ("bounce_bytes", "bounce_bytes", U64_MAX))
 
 
 @dataclass
@@ -49,15 +53,15 @@ class EngineOptions:
 
     def build(self, keep: List[Any]) -> _abi.TransferOptions:
         """The struct; ``keep`` holds what it points to: texts until the open has returned, memory until the close."""
-        if self.pool not in _POOLS:
+        if not isinstance(self.pool, str) or self.pool not in _POOLS:
             raise errors.InvalidArgument("pool is %r; allowed: %s" % (self.pool, ", ".join(_POOLS)))
         where = Text(self.address)
         keep.append(where)
         options = _abi.TransferOptions(
             struct_size=sizeof(_abi.TransferOptions), pool_kind=_POOLS[self.pool], address=where.address,
-            address_length=where.length, pool_bytes=self.pool_bytes, pool_block_bytes=self.pool_block_bytes,
-            lease_ns=nanoseconds(self.lease, "lease"), transfer_max=self.transfers, peer_max=self.peers,
-            prealloc_count=self.prealloc_count, prealloc_bytes=self.prealloc_bytes, bounce_bytes=self.bounce_bytes)
+            address_length=where.length, lease_ns=nanoseconds(self.lease, "lease"))
+        for field, name, most in _NUMBERS:
+            setattr(options, field, integer(getattr(self, name), name, 0, most))
         options.critical_flags = _abi.ENGINE_PRIVATE if self.private else 0
         options.hint_flags = _abi.ENGINE_NOTIFY if self.notify else 0
         if self.pool_memory is not None:
@@ -69,10 +73,10 @@ class EngineOptions:
 
     def _device(self, options: _abi.TransferOptions, keep: List[Any]) -> None:
         if isinstance(self.device, int):
-            options.device, options.device_table = _abi.DEVICE_TABLE, self.device
+            options.device, options.device_table = _abi.DEVICE_TABLE, integer(self.device, "device", 1, U64_MAX)
         elif self.device == "cuda":
             options.device = _abi.DEVICE_CUDA
-            options.device_number = 0 if self.device_number is None else self.device_number + 1
+            options.device_number = 0 if self.device_number is None else integer(self.device_number, "device_number", 0, U32_MAX - 1) + 1
         elif self.device is not None:
             raise errors.InvalidArgument("device is %r; allowed: \"cuda\", the address of a device table, None" % (
                 self.device,))

@@ -47,7 +47,7 @@ class Gatherer(Prepared):
         self._is_plain, call.row = False, None
         if row is not None:
             values = integers(row, "row", "q")
-            if values.item_bytes != 8:
+            if values.item_bytes != 8 or not values.is_signed:
                 values = as_type(row, "row", "q")
             if values.count != self.width:
                 raise errors.InvalidArgument("row has %d values, the schema has %d columns" % (values.count, self.width))
@@ -55,7 +55,11 @@ class Gatherer(Prepared):
             call.row, call.row_stride = values.address, values.stride
         call.active, call.active_count = None, 0
         if active is not None:
-            mask = as_type([1 if flag else 0 for flag in active], "active", "B")
+            try:
+                flags = [1 if flag else 0 for flag in active]
+            except TypeError:
+                raise errors.InvalidArgument("active is %r; one flag for each member is needed" % (active,)) from None
+            mask = as_type(flags, "active", "B")
             keep.append(mask.owner)
             call.active, call.active_count = mask.address or None, mask.count
         call.mask_version, call.tag = integer(mask_version, "mask_version", 0, U64_MAX), integer(tag, "tag", 0, U64_MAX)

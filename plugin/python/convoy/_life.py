@@ -3,7 +3,8 @@
 
 The plugin frees every handle of a context when the context is closed. So whoever passes a handle does it inside ``Life.call``
 or as the owner of a group (``Rounds.alone``), and close frees only when neither is left. Entries are tokens that a finally
-clause takes back without a call before it, so that Ctrl-C at any place leaves none behind.
+clause takes back without a call before it, so that Ctrl-C at any place leaves none behind. Locks are re-entrant: a signal's
+handler, or the end of an object, may call in at any place, also while its own thread holds one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Turn:
     """One holder at a time."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self.owner: Optional[object] = None
 
     def take(self, me: object) -> bool:
@@ -67,7 +68,7 @@ class Life:
     """The handle of a context and who is using it."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._inside: Set[object] = set()
         self.closing = False
         self.forked = False
@@ -121,7 +122,7 @@ class Life:
 
     def after_fork(self) -> None:
         """In a forked child: locks may be held by threads that are not there."""
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._inside = set()
         self.forked = True
         for member in self.members:

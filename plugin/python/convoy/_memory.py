@@ -11,7 +11,7 @@ from ctypes import byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
 from typing import Any, NamedTuple, Optional, Tuple
 
 from convoy import errors
-from convoy._buffers import is_tensor
+from convoy._buffers import U64_MAX, integer, is_tensor
 
 _WRITABLE, _ANY = 0x0001, 0x011C  # PyBUF_SIMPLE | WRITABLE; strides, format and indirections, read-only allowed
 
@@ -45,8 +45,9 @@ class Exported:
     """A buffer that its object has given out; it is given back with this. ctypes alone gives no address of what is
     read-only, nor of a view with gaps."""
 
+    _struct: Optional[_Struct] = None  # also where Ctrl-C ends the construction
+
     def __init__(self, value: Any, writable: bool = False) -> None:
-        self._struct: Optional[_Struct] = None
         struct = _Struct()
         _get(value, byref(struct), _WRITABLE if writable else _ANY)  # raises TypeError or BufferError
         self._struct = struct
@@ -75,7 +76,7 @@ class Memory(NamedTuple):
 def memory_of(target: Any, what: str, has_device: bool, writable: bool = True) -> Memory:
     """Dense memory of a tensor, of a buffer, or an (address, bytes) pair as it is."""
     if isinstance(target, tuple) and len(target) == 2:
-        return Memory(int(target[0]), int(target[1]), None)
+        return Memory(integer(target[0], what + ": address", 0, U64_MAX), integer(target[1], what + ": bytes", 0, U64_MAX), None)
     if is_tensor(target):
         check_device(target, what, has_device)
         if not target.is_contiguous():

@@ -88,7 +88,7 @@ class Moves:
         """Starts a send, which goes on by itself."""
         if (staged is None) == (request is None):
             raise errors.InvalidArgument("send takes either what is staged, or a request with its tensors")
-        send = SendRequest(peer, staged, address, path, retries, timeout)
+        send = SendRequest(self._self(), peer, staged, address, path, retries, timeout)
         stage: Optional[StageRequest] = None
         if request is not None:
             stage = StageRequest(request, tensors, scalars, attempt, checksum, inline, stream, event, ready, timeout, lease,
@@ -121,8 +121,7 @@ class Moves:
                      destination: Any = None, timeout: Optional[float] = None, path: str = "auto", retries: int = 0,
                      stream: Optional[int] = None, event: Optional[int] = None) -> Loaded:
         """Starts to wait for an offer. A destination is kept until nothing is written there any more."""
-        load = LoadRequest(None, request, peer, None, copy, destination, stream, event, timeout, path, retries,
-                           self._has_device)
+        load = LoadRequest(self._self(), None, request, peer, None, copy, destination, stream, event, timeout, path, retries)
         value, error = c_uint64(), _error()
         status = self._use("accept_start", byref(load.struct), byref(value), byref(error))
         if status != _abi.OK:
@@ -145,8 +144,9 @@ class Moves:
                    destination: Any = None, timeout: Optional[float] = None, path: str = "auto", retries: int = 0,
                    stream: Optional[int] = None, event: Optional[int] = None) -> Loaded:
         """Starts a load by descriptor."""
-        load = LoadRequest(descriptor, None, None, slot, copy, destination, stream, event, timeout, path, retries,
-                           self._has_device)
+        if descriptor is None:
+            raise errors.InvalidArgument("descriptor is None; bytes or the JSON text are needed")
+        load = LoadRequest(self._self(), descriptor, None, None, slot, copy, destination, stream, event, timeout, path, retries)
         value, error = c_uint64(), _error()
         status = self._use("load_start", byref(load.struct), byref(value), byref(error))
         if status != _abi.OK:

@@ -9,22 +9,24 @@ from ctypes import addressof, sizeof
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Union
 
 from convoy import _abi, errors
-from convoy._buffers import Text, nanoseconds
+from convoy._buffers import U32_MAX, U64_MAX, Text, integer, nanoseconds
+from convoy._handles import own
+from convoy._holding import Staged
 from convoy._memory import memory_of
 from convoy._readiness import ADDRESS, Readiness, ReadyFunction
 from convoy._tensors import Sources
+from convoy._transfers import Slot
+from convoy.peers import Peer
 
 if TYPE_CHECKING:
-    from convoy._holding import Staged
-    from convoy._transfers import Slot
-    from convoy.peers import Peer
+    from convoy.transfer import Engine
 
 SEND_PATHS = {"auto": _abi.PATH_AUTO, "lend": _abi.PATH_LEND, "push": _abi.PATH_PUSH, "pull": _abi.PATH_PULL}
 Scalars = Union[None, str, Mapping[str, Any]]
 
 
 def _path(path: str) -> int:
-    if path not in SEND_PATHS:
+    if not isinstance(path, str) or path not in SEND_PATHS:
         raise errors.InvalidArgument("path is %r; allowed: %s" % (path, ", ".join(SEND_PATHS)))
     return SEND_PATHS[path]
 
@@ -34,8 +36,21 @@ def _scalars(scalars: Scalars) -> Optional[str]:
         return scalars
     try:
         return json.dumps(dict(scalars), allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError) as reason:
+    except (TypeError, ValueError, RecursionError) as reason:
         raise errors.InvalidArgument("scalars: %s" % reason) from None
+
+
+def _number(value: Optional[int], what: str) -> Optional[int]:
+    """A handle of the device's, None = none."""
+    return None if value is None else integer(value, what, 0, U64_MAX)
+
+
+def _descriptor(descriptor: Any) -> bytes:
+    try:
+        return descriptor.encode("utf-8") if isinstance(descriptor, str) else bytes(memoryview(descriptor))
+    except (TypeError, ValueError):
+        raise errors.InvalidArgument("descriptor is a %s; bytes or the JSON text are needed" % (
+            type(descriptor).__name__)) from None
 
 
 class StageRequest:
@@ -47,14 +62,16 @@ class StageRequest:
         self.request = request
         self._sources = Sources(tensors or {}, has_device)
         self._texts = Text(request), Text(_scalars(scalars))
+        if ready is not None and not callable(ready):
+            raise errors.InvalidArgument("ready is %r; a function is needed" % (ready,))
         self.readiness = Readiness(ready) if ready is not None else None
         name, text = self._texts
-        stage = _abi.Stage(struct_size=sizeof(_abi.Stage), attempt=attempt)
+        stage = _abi.Stage(struct_size=sizeof(_abi.Stage), attempt=integer(attempt, "attempt", 0, U32_MAX))
         stage.critical_flags = _abi.STAGE_CHECKSUM if checksum else 0
         stage.hint_flags = _abi.STAGE_INLINE if inline else 0
         stage.request, stage.request_length = name.address, name.length
         stage.scalars, stage.scalars_length = text.address, text.length
-        stage.stream, stage.event = stream, event
+        stage.stream, stage.event = _number(stream, "stream"), _number(event, "event")
         stage.timeout_ns, stage.lease_ns = nanoseconds(timeout), nanoseconds(lease, "lease")
         if self.readiness is not None:
             self.readiness.ask()
@@ -67,31 +84,33 @@ class StageRequest:
 class SendRequest:
     """A send to a peer."""
 
-    def __init__(self, peer: "Peer", staged: "Optional[Staged]", address: int, path: str, retries: int,
+    def __init__(self, engine: "Engine", peer: Peer, staged: Optional[Staged], address: int, path: str, retries: int,
                  timeout: Optional[float]) -> None:
-        self.struct = _abi.Send(struct_size=sizeof(_abi.Send), path=_path(path), peer=peer.value, address=address,
-                                staged=staged.value if staged is not None else 0, retries=retries,
-                                timeout_ns=nanoseconds(timeout))
+        self.struct = _abi.Send(
+            struct_size=sizeof(_abi.Send), path=_path(path), peer=own(peer, Peer, engine, "peer"),
+            address=integer(address, "address", 0, U64_MAX), retries=integer(retries, "retries", 0, U32_MAX),
+            staged=own(staged, Staged, engine, "staged") if staged is not None else 0, timeout_ns=nanoseconds(timeout))
 
 
 class LoadRequest:
     """An accept, or a load by descriptor. ``owners``: of the destination, until nothing is written there any more."""
 
-    def __init__(self, descriptor: Union[None, bytes, bytearray, str], request: Optional[str], peer: "Optional[Peer]",
-                 slot: "Optional[Slot]", copy: bool, destination: Any, stream: Optional[int], event: Optional[int],
-                 timeout: Optional[float], path: str, retries: int, has_device: bool) -> None:
-        load = _abi.Load(struct_size=sizeof(_abi.Load), path=_path(path), retries=retries, timeout_ns=nanoseconds(timeout))
+    def __init__(self, engine: "Engine", descriptor: Union[None, bytes, bytearray, str], request: Optional[str],
+                 peer: Optional[Peer], slot: Optional[Slot], copy: bool, destination: Any, stream: Optional[int],
+                 event: Optional[int], timeout: Optional[float], path: str, retries: int) -> None:
+        load = _abi.Load(struct_size=sizeof(_abi.Load), path=_path(path), timeout_ns=nanoseconds(timeout))
+        load.retries = integer(retries, "retries", 0, U32_MAX)
         self.owners: Any = None
         if destination is not None:
-            memory = memory_of(destination, "destination", has_device)
+            memory = memory_of(destination, "destination", engine._has_device)
             load.destination, load.destination_bytes, self.owners = memory.address or None, memory.bytes, memory.owner
         load.mode = _abi.LOAD_COPY if copy or destination is not None else _abi.LOAD_VIEW
-        load.stream, load.event = stream, event
-        load.peer = peer.value if peer is not None else 0
-        load.slot = slot.value if slot is not None else 0
+        load.stream, load.event = _number(stream, "stream"), _number(event, "event")
+        load.peer = own(peer, Peer, engine, "peer") if peer is not None else 0
+        load.slot = own(slot, Slot, engine, "slot") if slot is not None else 0
         name = Text(request)
         load.request, load.request_length = name.address, name.length
-        data = descriptor.encode("utf-8") if isinstance(descriptor, str) else bytes(descriptor or b"")
+        data = b"" if descriptor is None else _descriptor(descriptor)
         self._texts = name, ctypes.create_string_buffer(data, len(data) or 1)
         if descriptor is not None:
             load.descriptor, load.descriptor_length = addressof(self._texts[1]), len(data)

@@ -34,7 +34,7 @@ class Rounds:
         self.handle = c_void_p()  # the same object for life: prepared calls hold it, and see it emptied
         self.name = name
         self._timeout_ns = timeout_ns
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self.owner: Optional[object] = None
         self._error = _abi.Error(struct_size=sizeof(_abi.Error))
         self._report = ReportBuffer(members)
@@ -102,14 +102,14 @@ class Rounds:
         return owner is not None and not is_below(owner)
 
     def _forked(self) -> None:
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self.owner = None
 
     def failure(self, status: int) -> errors.ConvoyError:
         """The exception for what the last call of this group returned."""
         if self._inner is None:
             return errors.Closed("group \"%s\" is closed" % self.name)
-        return errors.make(status, self._error, self._report_of(status))
+        return errors.make(status, self._error, self._report_of(status), is_reused=True)
 
     def _report_of(self, status: int) -> Optional[Report]:
         """The report that came with the status; a start has no place for one, so it is asked for."""

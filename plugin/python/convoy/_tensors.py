@@ -6,13 +6,17 @@ numpy and torch are never imported: their objects are known by what they offer.
 
 from __future__ import annotations
 
+import re
 from ctypes import addressof, c_int64, c_uint64, sizeof
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from convoy import _abi, _dtypes, errors
-from convoy._buffers import Text, is_tensor
+from convoy._buffers import I64_MAX, I64_MIN, U64_MAX, Text, integer, is_tensor
 from convoy._memory import Exported, check_device, memory_of
+
+
+_TYPESTR = re.compile(r"([<>|=])([A-Za-z])([0-9]{1,18})(\[[^]]*\])?$")  # byte order, kind, bytes, unit of times
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,20 @@ def _of_torch(tensor: Any, what: str, has_device: bool) -> Source:
 
 def _of_interface(value: Any, interface: Mapping[str, Any], what: str) -> Source:
     """By numpy's array interface, or its like for device memory."""
-    kind = interface["typestr"]
-    if kind[0] == ">" or kind[1] == "O":
-        raise errors.InvalidArgument("%s is of type %s; objects and big-endian numbers are not carried" % (what, kind))
-    item, dtype = int(kind[2:]) * (4 if kind[1] == "U" else 1), str(value.dtype.name)
-    source = _source(dtype, tuple(interface["shape"]), interface.get("strides"), item, interface["data"][0], value)
+    kind = _TYPESTR.match(str(interface.get("typestr")))
+    place, type_of = interface.get("data"), getattr(value, "dtype", None)
+    if kind is None or not isinstance(place, tuple) or type_of is None or "shape" not in interface:
+        raise errors.InvalidArgument("%s has an array interface that lacks a known type, a shape or an address" % what)
+    if kind[1] == ">" or kind[2] == "O" or getattr(type_of, "hasobject", False):
+        raise errors.InvalidArgument("%s is of type %s; objects and big-endian numbers are not carried" % (what, type_of))
+    item, dtype = int(kind[3]) * (4 if kind[2] == "U" else 1), str(getattr(type_of, "name", type_of))
+    shape = tuple(integer(extent, what + ".shape", 0, I64_MAX) for extent in interface["shape"])
+    strides = interface.get("strides")
+    if strides is not None:
+        strides = tuple(integer(stride, what + ".strides", I64_MIN, I64_MAX) for stride in strides)
+        if len(strides) != len(shape):
+            raise errors.InvalidArgument("%s has %d extents and %d strides" % (what, len(shape), len(strides)))
+    source = _source(dtype, shape, strides, item, integer(place[0] or 0, what + ".data", 0, U64_MAX), value)
     if source.strides is not None and _dtypes.known(dtype) is None:
         dense = value.copy(order="C")
         return _of_interface(dense, dense.__array_interface__, what)
@@ -83,7 +96,7 @@ def _of_interface(value: Any, interface: Mapping[str, Any], what: str) -> Source
 def _of_buffer(value: Any, what: str) -> Source:
     try:
         exported = Exported(value)
-    except (TypeError, BufferError):
+    except (TypeError, BufferError, ValueError):
         raise errors.InvalidArgument("%s is a %s; a tensor, an array, a buffer or (dtype, shape, bytes) is needed" % (
             what, type(value).__name__)) from None
     if exported.is_indirect:
@@ -93,11 +106,14 @@ def _of_buffer(value: Any, what: str) -> Source:
 
 
 def _of_triple(dtype: str, shape: Sequence[int], data: Any, what: str, has_device: bool) -> Source:
-    extents = tuple(int(extent) for extent in shape)
+    try:
+        extents = tuple(integer(extent, what + ".shape", 0, I64_MAX) for extent in shape)
+    except TypeError:
+        raise errors.InvalidArgument("%s.shape is %r; a sequence of integers is needed" % (what, shape)) from None
     if isinstance(data, int):
         if _dtypes.known(dtype) is None:
             raise errors.InvalidArgument("%s: an address needs a type that convoy knows, not \"%s\"" % (what, dtype))
-        return Source(dtype, extents, None, data, None, None)
+        return Source(dtype, extents, None, integer(data, what + ": address", 0, U64_MAX), None, None)
     memory = memory_of(data, what, has_device, writable=False)
     return Source(dtype, extents, None, memory.address, memory.bytes, memory.owner)
 
@@ -132,6 +148,8 @@ class Sources:
         self.owners: List[Any] = []  # of the bytes, until they were copied
         given: List[Tuple[Text, int, Source]] = []
         lists: Dict[str, Tuple[Text, int]] = {}
+        if not isinstance(tensors, Mapping):
+            raise errors.InvalidArgument("tensors is a %s; a mapping of names to tensors is needed" % type(tensors).__name__)
         for name, value in tensors.items():
             text = Text(name)
             self.keep.append(text)

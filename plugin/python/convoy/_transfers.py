@@ -74,18 +74,24 @@ class Transfer:
     # -- looking at it ------------------------------------------------------------------------------------------------
 
     def _look(self, wait_ns: Optional[int], result: _abi.TransferResult, error: _abi.Error) -> int:
-        engine, readiness = self._engine, self._readiness
+        value, engine, readiness = self.handle(), self._engine, self._readiness
         if readiness is not None and readiness.is_open:
             readiness.ask()
             if wait_ns is not None and readiness.is_open:
                 wait_ns = min(wait_ns, READY_SLICE_NS)
         if wait_ns is None:
-            status = engine._use("transfer_test", self.value, byref(result), byref(error))
+            status = engine._use("transfer_test", value, byref(result), byref(error))
         else:
-            status = engine._use("transfer_wait", self.value, wait_ns, byref(result), byref(error))
+            status = engine._use("transfer_wait", value, wait_ns, byref(result), byref(error))
         if result.written_bytes and result.is_source_free:
             self._owners = None
         return status
+
+    def handle(self) -> int:
+        """The plugin's number of it. Raises Closed after its release."""
+        if self._released:
+            raise errors.Closed("request \"%s\" was released here" % self._request)
+        return self.value
 
     def _ask(self) -> None:
         """Lets its producer be asked by a thread that does not wait for it."""
@@ -153,7 +159,7 @@ class Transfer:
         Release it afterwards. Raises Closed after its release."""
         text, error = Text(reason), _error()
         engine = self._engine
-        status = engine._use("abort", self.value, text.address, text.length, byref(error))
+        status = engine._use("abort", self.handle(), text.address, text.length, byref(error))
         if status != _abi.OK:
             raise errors.make(status, error)
 
@@ -163,6 +169,10 @@ class Transfer:
         if self._released:
             return
         self._released = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """What a release does."""
         engine = self._engine
         if engine._inner is None:
             return

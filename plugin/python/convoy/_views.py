@@ -41,10 +41,10 @@ class Payload:
 
 
 class Tensor:
-    """One tensor in memory of the pool's: read-only, valid until its transfer is released, which it keeps alive.
+    """One tensor in memory of the pool's, read-only. It keeps its transfer alive.
 
-    What ``data``, ``numpy`` and ``torch`` give keeps the transfer alive as well; after a release they are void: their
-    memory goes to others, and reading it then gives anything, or ends the process.
+    What ``data``, ``numpy`` and ``torch`` give stays readable as long as it lives, also after a release of the transfer: the
+    memory goes back when both are over. Until then the engine cannot be closed.
     """
 
     def __init__(self, holder: "Holding", row: Row) -> None:
@@ -63,10 +63,10 @@ class Tensor:
 
     def _span(self) -> Any:
         """The bytes as an object that numpy and torch take, and that keeps the transfer."""
-        self._holder._check_held()
+        self._holder.handle()
         span = (ctypes.c_char * self.nbytes).from_address(self.address) if self.nbytes else (ctypes.c_char * 0)()
         setattr(span, "holder", self._holder)
-        self._holder._lent(span)
+        self._holder._lend(span)
         return span
 
     @property

@@ -60,6 +60,7 @@ class Context:
     ) -> None:
         self._life = Life()
         self._closer = Turn()
+        self._is_left = False  # closed, but for the memory that views of an engine's released transfers show
         self._build = build
         if not isinstance(log_level, str) or log_level not in _LEVELS:
             raise errors.InvalidArgument("log_level is %r; allowed: %s" % (log_level, ", ".join(_LEVELS)))
@@ -91,8 +92,8 @@ class Context:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, and its handles are gone."""
-        return self._life.inner is None
+        """Whether it was closed."""
+        return self._life.inner is None or self._is_left
 
     def _describe(self, topic: int) -> str:
         def describe_it(buffer: Any, error: Any) -> int:
@@ -154,13 +155,16 @@ class Context:
         """Opens a transfer engine: its pool, its port, its threads. See ``convoy.transfer.EngineOptions`` for the options,
         which may be given as keywords. Raises InvalidArgument, Unsupported, InitFailed, Limit, NoMemory."""
         _callbacks.refuse_inside("engine: open")
+        if options is not None and (keywords or not isinstance(options, EngineOptions)):
+            raise errors.InvalidArgument("engine takes either EngineOptions or their fields as keywords")
         chosen = options or EngineOptions(**keywords)
 
         def open_it() -> Engine:
             assert self._life.inner is not None  # a context that is closed lets no call in
-            return Engine(self._build, self._life.inner, self._timeout_ns, chosen)
+            return Engine(self._build, self._life.inner, self._timeout_ns, self._close_s, chosen)
 
         engine = self._life.call(open_it)
+        engine._context = self
         try:
             self._life.adopt(engine, lambda: None)
         except errors.Closed:
@@ -169,7 +173,8 @@ class Context:
         return engine
 
     def close(self, timeout: Optional[float] = None) -> None:
-        """Closes every group and engine in it and joins all threads. Again: no effect. In a forked child: no effect.
+        """Closes every group and engine in it and joins all threads. Again: no effect. In a forked child: no effect. While
+        views of an engine's released transfers are alive, its memory and its threads stay for their sake.
 
         timeout: seconds, None for the setting close_timeout_ms. Raises DrainTimeout: something is still in use, the text
         says what; it takes no more calls, close it again. Busy: from within a function that the plugin has called.
@@ -190,6 +195,9 @@ class Context:
 
     def _close_it(self, until: float) -> None:
         members = self._life.end(until)
+        self._is_left = any(getattr(member, "_is_left", False) for member in members)
+        if self._is_left:
+            return
         error = _abi.Error(struct_size=sizeof(_abi.Error))
         words, left = byref(error), max(1, int((until - time.monotonic()) * 1e9))
         status = self._build.core.context_close(self._life.inner, left, words)
@@ -199,6 +207,11 @@ class Context:
         for member in members:
             member._dead()
         _exit.forget(self)
+
+    def _finish_close(self) -> None:
+        """The last view of one of its engines has gone: what was left of a close is closed."""
+        if self._is_left:
+            self.close(_exit.SECONDS)
 
     def _after_fork(self) -> None:
         self._closer = Turn()
@@ -210,9 +223,12 @@ class Context:
     def __exit__(self, *exception: Any) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return "<convoy.Context of build %s, %s>" % (self._build.file.build_id[:12], "closed" if self.closed else "open")
+
     def __del__(self) -> None:
         life = getattr(self, "_life", None)
-        if life is None or life.inner is None or life.forked:
+        if life is None or life.inner is None or life.forked or self._is_left:
             return
         warnings.warn("a convoy context was not closed", ResourceWarning, source=self)
         try:

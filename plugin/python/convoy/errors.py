@@ -8,7 +8,7 @@ that this package does not know is raised as the class of its band, so a newer p
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Type
+from typing import Any, Dict, Optional, Tuple, Type
 
 from convoy import _abi
 from convoy.reports import Report
@@ -37,6 +37,17 @@ class ConvoyError(Exception):
         self.errno = errno
         self.ucx_status = ucx_status
         self.report = report
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """Copies and pickles keep every attribute. OSError, a base of some, has an errno of its own and would lose it."""
+        return _again, (type(self), self.args, dict(vars(self), errno=self.errno))
+
+
+def _again(cls: Type[ConvoyError], arguments: Tuple[Any, ...], attributes: Dict[str, Any]) -> ConvoyError:
+    failure = cls(*arguments)
+    for name, value in attributes.items():
+        setattr(failure, name, value)
+    return failure
 
 
 class CallerError(ConvoyError):
@@ -100,6 +111,8 @@ class Unsupported(CallerError):
 
 
 class NoMemory(ResourceError, MemoryError):
+    """The operating system gives no more memory; the text says for what and how much."""
+
     STATUS = _abi.NO_MEMORY
 
 
@@ -183,6 +196,8 @@ class Malformed(ProtocolError):
 
 
 class UnknownMessage(ProtocolError):
+    """A peer sent a message of a kind that this build does not know."""
+
     STATUS = _abi.UNKNOWN_MESSAGE
 
 
@@ -247,6 +262,8 @@ class BadFile(LoadError):
 
 
 class Invariant(InternalError):
+    """Something that cannot be has happened inside convoy; the text says where."""
+
     STATUS = _abi.INVARIANT
 
 
@@ -265,9 +282,10 @@ def class_of(status: int) -> Type[ConvoyError]:
     return BY_STATUS.get(status, _BANDS.get(-status // 100, ConvoyError))
 
 
-def make(status: int, error: _abi.Error, report: Optional[Report] = None) -> ConvoyError:
-    """The exception for a call that returned ``status`` and filled ``error``."""
-    if error.status != status:  # the call had no error to write to, or wrote none
+def make(status: int, error: _abi.Error, report: Optional[Report] = None, is_reused: bool = False) -> ConvoyError:
+    """The exception for a call that returned ``status`` and filled ``error``. is_reused: what the struct says may be of an
+    earlier call, unless it is of this very status."""
+    if error.status != status and (is_reused or error.status == _abi.OK):  # the call wrote none
         return class_of(status)("status %d" % status, status=status, report=report)
     text = error.text.decode("utf-8", "replace")
     return class_of(status)(text, status, error.rank, error.round, error.sys_errno, error.ucx_status, report)

@@ -103,6 +103,8 @@ class Group(PollCalls, SyncCalls, Rounds):
         if columns is not None:
             options.schema = addressof(columns)
         if faults is not None:
+            if not isinstance(faults, PollFaults):
+                raise errors.InvalidArgument("faults is %r; PollFaults are needed" % (faults,))
             options.poll_faults = faults.build(keep)
         PollCalls.__init__(self)
         SyncCalls.__init__(self, columns, sync_inner, sync_slots, len(ids))
@@ -144,7 +146,7 @@ class Group(PollCalls, SyncCalls, Rounds):
                 status = life.call(lambda: core.group_open_wait(out.value, left, error))
                 left = deadline.slice() if status == _abi.TIMED_OUT else 0
             if status != _abi.OK:
-                raise errors.make(status, self._error)
+                raise errors.make(status, self._error, is_reused=True)
             life.adopt(self, lambda: setattr(self, "_inner", out.value))
         except BaseException:
             self._give_up(out)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from convoy import _build, _search
+from convoy import _build, _search, errors
 from convoy.context import Context, LogFunction
 from convoy.poll import consensus
 from convoy.sync import Padded, padded_size, starts
@@ -79,9 +79,15 @@ class Plugin:
 
     def close(self, timeout: Optional[float] = None) -> None:
         """Closes the contexts, each within ``timeout`` seconds (None: the setting close_timeout_ms)."""
+        failure: Optional[BaseException] = None
         for context in self._contexts:
-            context.close(timeout)
-        self._contexts = []
+            try:
+                context.close(timeout)
+            except errors.ConvoyError as reason:  # the others are closed all the same
+                failure = failure or reason
+        self._contexts = [context for context in self._contexts if not context.closed]
+        if failure is not None:
+            raise failure
 
     def __enter__(self) -> "Plugin":
         return self

@@ -37,6 +37,10 @@ class Peer:
         self.value = value
         self.session = session
 
+    def handle(self) -> int:
+        """The plugin's number of it."""
+        return self.value
+
     def info(self) -> PeerInfo:
         """State, locality and bytes. Never waits. Raises Closed: it was disconnected."""
         info, error = _abi.PeerInfo(struct_size=sizeof(_abi.PeerInfo)), _abi.Error(struct_size=sizeof(_abi.Error))

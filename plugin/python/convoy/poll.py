@@ -143,7 +143,7 @@ class PollCalls(Rounds):
         digests or tags: the report names who), TimedOut, PeerLost, PeerFailed, Broken, InvalidArgument (nothing was sent).
         """
         if states.__class__ is not list and is_tensor(states):
-            states = states.tolist()  # type: ignore[attr-defined]  # bytes() takes a tensor of one entry for a length
+            states = _listed(states)  # bytes() takes a tensor of one entry for a length
         data: Optional[bytes] = None
         try:
             count = len(states)
@@ -198,6 +198,7 @@ class PollCalls(Rounds):
     def poll(self, lists: Sequence[PollList], timeout: Optional[float] = None, tag: int = 0, votes: int = 0,
              post_error: int = 0) -> PollResult:
         """A round of up to eight lists: start and wait in one. See ``poll_start``."""
+        self.time_of(timeout)  # refused before anything is sent
         operation, start = self._prepared(lists, tag, votes, post_error, None)
         result: PollResult = self._begin(operation, start).wait(timeout)
         return result
@@ -205,6 +206,7 @@ class PollCalls(Rounds):
     def post_error(self, reason: int, timeout: Optional[float] = None) -> None:
         """Contributes "no row, reason" to the round that the others make, and waits for its end. The others get
         PeerFailed with this reason; here it returns once they have it."""
+        self.time_of(timeout)
         operation, start = self._prepared([], 0, 0, 0, reason)
         try:
             self._begin(operation, start).wait(timeout)
@@ -212,11 +214,20 @@ class PollCalls(Rounds):
             pass
 
 
+def _listed(tensor: Any) -> List[int]:
+    try:
+        states: List[int] = tensor.tolist()
+    except (RuntimeError, TypeError) as reason:
+        raise errors.InvalidArgument("states: %s" % reason) from None
+    return states
+
+
 def reduce_two_level(first: PollCalls, second: PollCalls, states: Sequence[int], timeout: Optional[float] = None) -> List[int]:
     """MIN over ``first``, then MIN of that over ``second``: exactly one round each, in that order (attention-TP, then
     attention-CP). Statuses as ``Group.reduce``; a failure at the first level is told to the second at once."""
     if first is second:
         raise errors.InvalidArgument("first and second are one group")
+    first.time_of(timeout)
     capture = PollCapture(first, [PollList(states)], 0, 0, 0, None)
     poll, value = first._build.poll, c_uint64()
     call, out, answer = byref(capture.call), byref(value), byref(capture.answer)

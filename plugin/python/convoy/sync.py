@@ -97,10 +97,15 @@ def schema_of(schema: Optional[Schema], keep: List[Any]) -> Optional[_abi.SyncSc
         keep.append(name)
         struct.builtin, struct.builtin_length = name.address, name.length
         return struct
-    columns = list(schema)
+    try:
+        columns = list(schema)
+    except TypeError:
+        raise errors.InvalidArgument("schema is %r; a name or a list of Column is needed" % (schema,)) from None
     rows = (_abi.SyncColumn * max(1, len(columns)))()
     for row, column in zip(rows, columns):
-        if column.reduction not in _REDUCTIONS:
+        if not isinstance(column, Column):
+            raise errors.InvalidArgument("schema has %r; Column is needed" % (column,))
+        if not isinstance(column.reduction, str) or column.reduction not in _REDUCTIONS:
             raise errors.InvalidArgument("column \"%s\": reduction is %r; allowed: %s" % (
                 column.name, column.reduction, ", ".join(_REDUCTIONS)))
         name = Text(column.name)
@@ -154,6 +159,7 @@ class SyncCalls(Rounds):
         Raises Diverged (tags, masks, slots or policies contradict each other), TimedOut, PeerLost, PeerFailed, Broken,
         InvalidArgument, Unsupported (no schema).
         """
+        self.time_of(timeout)  # refused before anything is sent
         operation, start = self._prepared_gather(row, active, mask_version, tag, votes, world_slot, errors_as_presence,
                                                  exchange, 0, None)
         result: GatherResult = self._begin(operation, start).wait(timeout)

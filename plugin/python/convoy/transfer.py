@@ -19,22 +19,25 @@ from typing import Any, Dict, List, Optional, Sequence, Set
 
 from convoy import _abi, _callbacks, errors
 from convoy._build import Build
-from convoy._buffers import Text, nanoseconds
+from convoy._buffers import U32_MAX, U64_MAX, Text, integer, nanoseconds
 from convoy._describe import read_bytes
 from convoy._engine_options import EngineOptions
 from convoy._figures import Answer, Completion, EngineInfo, PoolFigures
+from convoy._handles import own
 from convoy._holding import Holding, Loaded, Staged
 from convoy._life import is_below
 from convoy._memory import Memory, memory_of
 from convoy._moves import Moves
 from convoy._raw import Piece, raw_of
-from convoy._reserve import reserve
+from convoy._reserve import reserve, sizes_of
 from convoy._transfers import STATES, Sent, Slot, Transfer, TransferResult, name_of
 from convoy._views import Tensor
 from convoy.peers import Peer, PeerInfo
 
 PoolOptions = EngineOptions
 _COMPLETIONS = 64
+_PAUSE_S = 0.001
+_LAST_CALLS = ("release", "transfer_test", "abort")  # of an engine that is closed but for its views
 
 
 class Engine(Moves):
@@ -44,14 +47,18 @@ class Engine(Moves):
     and transfer_sync are not, and end within their own timeout.
     """
 
-    def __init__(self, build: Build, context: int, timeout_ns: int, options: EngineOptions) -> None:
+    def __init__(self, build: Build, context: int, timeout_ns: int, close_s: float, options: EngineOptions) -> None:
         self._inner: Optional[int] = None
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
         self._inside: Set[object] = set()  # tokens of calls that have taken the engine's pointer
         self._build = build
-        self._timeout_ns = timeout_ns
+        self._timeout_ns, self._close_s = timeout_ns, close_s
         self._has_device = options.device is not None
         self._keep: List[Any] = []  # memory and functions of the caller's, until the close
+        self._is_closing = False  # gives out no more views
+        self._is_inherited = False  # through fork: it is the parent's
+        self._is_left = False  # closed, but for the memory that views of released transfers show
+        self._context: Any = None  # an engine keeps its context open
         self._live: "weakref.WeakSet[Transfer]" = weakref.WeakSet()
         self._registered: List[Memory] = []
         struct, out, error = options.build(self._keep), c_void_p(), _error()
@@ -66,7 +73,7 @@ class Engine(Moves):
     @property
     def closed(self) -> bool:
         """Whether it was closed, or its context."""
-        return self._inner is None
+        return self._inner is None or self._is_left
 
     def info(self) -> EngineInfo:
         """State, session, pool. Never waits."""
@@ -82,7 +89,8 @@ class Engine(Moves):
 
     def fits(self, sizes: Sequence[int]) -> None:
         """Returns if slots of these sizes fit together now. Raises PoolExhausted: not now; Limit: never."""
-        array, error = (c_uint64 * max(1, len(sizes)))(*sizes), _error()
+        sizes, error = sizes_of(sizes), _error()
+        array = (c_uint64 * max(1, len(sizes)))(*sizes)
         status = self._use("pool_fits", array, len(sizes), byref(error))
         self._check(status, error)
 
@@ -90,7 +98,7 @@ class Engine(Moves):
         """Goes on with a new pool of this size. What is staged, loaded or reserved keeps its memory until it is released.
         Raises InvalidArgument, Limit (7 old pools are alive), NoMemory, BadState, Unsupported (memory of the caller's)."""
         error = _error()
-        self._check(self._use("pool_resize", bytes, byref(error)), error)
+        self._check(self._use("pool_resize", integer(bytes, "bytes", 0, U64_MAX), byref(error)), error)
 
     def _describe(self, topic: int) -> str:
         use = self._use
@@ -135,8 +143,9 @@ class Engine(Moves):
         """What is known of a request here, or at a peer; attempt 0 = the latest. Raises Closed (a stale peer), TimedOut,
         PeerLost."""
         name = Text(request)
-        question = _abi.TransferQuery(struct_size=sizeof(_abi.TransferQuery), attempt=attempt, request=name.address,
-                                      request_length=name.length, peer=peer.value if peer is not None else 0)
+        question = _abi.TransferQuery(struct_size=sizeof(_abi.TransferQuery), request=name.address, request_length=name.length)
+        question.attempt = integer(attempt, "attempt", 0, U32_MAX)
+        question.peer = own(peer, Peer, self, "peer") if peer is not None else 0
         answer, error = _abi.TransferAnswer(struct_size=sizeof(_abi.TransferAnswer)), _error()
         status = self._use("query", byref(question), nanoseconds(timeout) or self._timeout_ns,
                            byref(answer), byref(error))
@@ -188,7 +197,7 @@ class Engine(Moves):
         memory. target: address in the peer's process, inside one live slot or registered there. Blocks up to ``timeout``
         seconds, without slices. Raises NotFound (a target), InvalidArgument (a source), TimedOut, PeerLost, Limit.
         """
-        raw, keep = raw_of(peer.value, [(source, target, bytes)] if pieces is None else pieces)
+        raw, keep = raw_of(own(peer, Peer, self, "peer"), [(source, target, bytes)] if pieces is None else pieces)
         error = _error()
         status = self._use("transfer_sync", byref(raw), nanoseconds(timeout) or self._timeout_ns,
                            byref(error))
@@ -228,7 +237,7 @@ class Engine(Moves):
                 inner = self._inner
                 if inner is not None:
                     self._inside.add(me)
-            if inner is None:
+            if inner is None or (self._is_left and slot not in _LAST_CALLS):
                 raise errors.Closed("the engine is closed")
             status: int = getattr(self._build.transfer, slot)(inner, *arguments)
             if _callbacks.interrupted:
@@ -245,7 +254,7 @@ class Engine(Moves):
         self.close(max(0.001, until - time.monotonic()))
 
     def _forked(self) -> None:
-        self._mutex, self._inside = threading.Lock(), set()
+        self._mutex, self._inside, self._is_inherited = threading.RLock(), set(), True
 
     def _check(self, status: int, error: _abi.Error) -> None:
         if status != _abi.OK:
@@ -269,6 +278,26 @@ class Engine(Moves):
             if transfer._is_idle():
                 transfer.release()
 
+    def _viewed(self, is_released: bool) -> List[Transfer]:
+        """Transfers of which views are alive, of those that were released or of the others."""
+        return [t for t in list(self._live) if t.released is is_released and not t._is_idle()]
+
+    def _await_release(self, until: float) -> None:
+        """Transfers with views are for their owners to release. Raises DrainTimeout."""
+        while self._viewed(False):
+            if time.monotonic() >= until:
+                raise errors.DrainTimeout("engine %s: request \"%s\" is not released, and views of it are alive; close it again" % (
+                    self.session, self._viewed(False)[0]._request))
+            time.sleep(_PAUSE_S)
+
+    def _view_gone(self) -> None:
+        """The last view of a released transfer has gone: what was left of a close is closed."""
+        if self._is_left and not self._viewed(True) and not _callbacks.is_inside():
+            self._is_left = False
+            self.close()
+            if self._context is not None:
+                self._context._finish_close()
+
     def _keep_until_close(self, what: Any) -> None:
         self._keep.append(what)
 
@@ -279,17 +308,25 @@ class Engine(Moves):
         self._keep, self._registered = [], []
 
     def close(self, timeout: Optional[float] = None) -> None:
-        """Ends what is open and frees the pool; views that peers hold stay theirs. Again: no effect.
+        """Ends what is open and frees the pool; views that peers hold stay theirs. Again, or in a forked child: no effect.
 
-        Transfers of this engine are released, but for those of which views are alive in this process.
-        timeout: seconds, None for the setting close_timeout_ms. Raises DrainTimeout: such views are held, or another thread
-        is inside a call; close again.
+        Transfers of this engine are released, but for those of which views are alive in this process; views of transfers
+        that were released stay readable, and the pool's memory goes with the last of them.
+        timeout: seconds, None for the setting close_timeout_ms. Raises DrainTimeout: a transfer with views is not released,
+        or another thread is inside a call; close again.
         """
-        if self._inner is None:
+        timeout_ns = nanoseconds(timeout)
+        if self.closed or self._is_inherited:
             return
+        self._is_closing = True
         self._release_idle()
+        self._await_release(time.monotonic() + (timeout_ns / 1e9 if timeout_ns else self._close_s))
+        if self._viewed(True):
+            self._is_left = True
+            self._view_gone()  # it may have gone meanwhile
+            return
         error = _error()
-        self._check(self._use("engine_close", nanoseconds(timeout), byref(error)), error)
+        self._check(self._use("engine_close", timeout_ns, byref(error)), error)
         self._dead()
 
     def __enter__(self) -> "Engine":
@@ -299,7 +336,7 @@ class Engine(Moves):
         self.close()
 
     def __repr__(self) -> str:
-        return "<convoy.Engine %s, %s>" % (self.session, "closed" if self._inner is None else self.info().state)
+        return "<convoy.Engine %s, %s>" % (self.session, "closed" if self.closed else self.info().state)
 
 
 def _error() -> _abi.Error:
