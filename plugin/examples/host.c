@@ -18,7 +18,8 @@ int main(int argc, char **argv) /* usage: host RANK PORT, once with rank 0 and o
     struct convoy_poll_list list = {.count = 2, .states = mine};
     struct convoy_poll_call call = {.struct_size = sizeof call, .lists = &list, .list_stride = sizeof list, .list_count = 1};
     struct convoy_poll_list_result states = {.states = all, .states_capacity = 2};
-    struct convoy_poll_result result = {.struct_size = sizeof result, .lists = &states, .list_stride = sizeof states, .list_capacity = 1};
+    struct convoy_poll_result result = {.struct_size = sizeof result, .lists = &states, .list_stride = sizeof states,
+        .list_capacity = 1};
     convoy_loader *loader;
     convoy_host_context *context;
     convoy_host_group *group;
