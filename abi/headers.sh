@@ -15,7 +15,7 @@ closure() {
     local before="" now=$1
     while [ "$now" != "$before" ]; do
         before=$now
-        # shellcheck disable=SC2086  # the paths are several words
+        # shellcheck disable=SC2046,SC2086  # the paths are several words
         now=$(printf '%s\n' $now $(sed -n 's|^ *# *include  *"\(convoy/[a-z_]*\.h\)".*|\1|p' $now | sed "s|^|$top/include/|") | sort -u)
     done
     echo "$now"
