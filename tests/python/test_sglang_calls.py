@@ -169,8 +169,9 @@ def _row_calls(member: Member) -> Any:
 
     cases: List[Any] = [
         (batch, ("cpu", world), {}), (batch, (), {"device": "cpu", "group": world}), (batch, (cpu, world), {}),
-        (batch, (cpu, None), {}), (batch, ("cpu", world, True), {}), (batch, ("cpu",), {"group": world, "use_all_reduce": True}),
-        (batch, (cpu, None, True), {}), (lambda: batch(Nine), ("cpu", world), {}), (lambda: batch(Nine), ("cpu", world, True), {}),
+        (batch, (cpu, None), {}), (batch, ("cpu", world, True), {}), (batch, (cpu, None, True), {}),
+        (batch, ("cpu",), {"group": world, "use_all_reduce": True}),
+        (lambda: batch(Nine), ("cpu", world), {}), (lambda: batch(Nine), ("cpu", world, True), {}),
         (lambda: batch(Narrow), ("cpu", world), {}), (lambda: batch(Narrow), ("cpu", world, True), {}),
         (lambda: batch(dp_size=4), ("cpu", world, True), {}), (lambda: batch(dp_size=1), ("cpu", world, True), {}),
         (batch, ("cpu", world), {}), (lambda: batch(tokens=0), ("cpu", world, True), {}),

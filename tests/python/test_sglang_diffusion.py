@@ -49,7 +49,8 @@ def _flow(shape: str, numbers: List[int], slots: int, environment: Mapping[str, 
         expect_equal((broker.errors, counts["refused"]), ([], 0), "%s: errors, and pushes that failed" % shape)
         for name, left in broker.end().items():
             held = [left[key] for key in ("staged", "pending", "own", "freed", "after", "class_name")]
-            expect_equal(held, [[], [], 0, 0 if name == "encoder" else slots, 0, class_name], "%s: what %s holds" % (shape, name))
+            freed = 0 if name == "encoder" else slots
+            expect_equal(held, [[], [], 0, freed, 0, class_name], "%s: what %s holds" % (shape, name))
         return counts
 
 

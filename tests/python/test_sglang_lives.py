@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What lives how long under the hooks: process groups that are made again, threads, forks, and the end of the interpreter."""
+"""What lives how long under the hooks: process groups made again, threads, forks, and the end of the interpreter."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def _two_schedulers(member: Member, rounds: int) -> Any:
         start.wait(_LIMIT_S)
         for turn in range(rounds):
             polls = reduce(utils, "today", [4, own, 4 - member.rank], group)
-            row = sglang_gang.gathered(sglang_gang.batch("today", member, turn + 100 * own), group, use_all_reduce=turn % 2 == 0)
+            batch = sglang_gang.batch("today", member, turn + 100 * own)
+            row = sglang_gang.gathered(batch, group, use_all_reduce=turn % 2 == 0)
             if (polls, row["global_num_tokens"]) != ([4, own, 3], [turn + 100 * own] * 2):
                 wrong.append((name, turn, polls, row["global_num_tokens"]))
 
@@ -199,8 +200,9 @@ def _scripts(how: str) -> List[Any]:
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, GLOO_SOCKET_IFNAME="lo", PYTHONFAULTHANDLER="1")
         script = _SCRIPT % (str(_HERE), str(_PACKAGE))
-        ranks = [subprocess.Popen([sys.executable, "-X", "dev", "-W", "ignore", "-c", script, str(rank), folder + "/meeting", how],
-                                  env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in (0, 1)]
+        command = [sys.executable, "-X", "dev", "-W", "ignore", "-c", script]
+        ranks = [subprocess.Popen([*command, str(rank), folder + "/meeting", how], env=environment, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in (0, 1)]
         try:
             return [(one.communicate(timeout=_LIMIT_S)[0], one.returncode) for one in ranks]
         finally:

@@ -44,8 +44,8 @@ def _release_of(columns: int) -> Any:
     fallback = [0, 0, 1, 0, 1, "row_tables.IDLE", 0, 0, 9][:columns]
     source = source.replace("[0, 0, 1, 0, 1, row_tables.IDLE, 0, 0]", "[%s]" % ", ".join(map(str, fallback)))
     if columns > 8:
-        source = source.replace("            self.prefill_cuda_graph_max_prefix_len,\n        ]",
-                                "            self.prefill_cuda_graph_max_prefix_len,\n            self.num_tokens + 100,\n        ]")
+        last = "            self.prefill_cuda_graph_max_prefix_len,\n"
+        source = source.replace(last + "        ]", last + "            self.num_tokens + 100,\n        ]")
     else:
         for line in ("            int(self.can_run_prefill_cuda_graph),\n",
                      "            self.prefill_cuda_graph_max_prefix_len,\n        ]"):
@@ -63,7 +63,7 @@ def _widths(member: Member, columns: int) -> Any:
     world = member.groups["world"]
     values = []
     for options in ({}, {"use_all_reduce": True}):
-        ours, hosts = sglang_gang.batch("today", member, 5 + member.rank), sglang_gang.batch("today", member, 5 + member.rank)
+        ours, hosts = (sglang_gang.batch("today", member, 5 + member.rank) for _ in range(2))
         ours.all_gather("cpu", world, **options)
         calls = TorchCalls() if not values else calls
         ours.all_gather("cpu", world, **options)

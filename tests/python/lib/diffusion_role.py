@@ -40,6 +40,12 @@ def hook(shape: str, environment: Mapping[str, str] = {}) -> Tuple[Any, Any, Any
     return engine, buffer, manager
 
 
+def _class_name(manager: Any) -> str:
+    """Whose class it is made of: convoy's has another name than the host's, and one that a hook made of it has that above."""
+    names = [kind.__name__ for kind in type(manager).__mro__]
+    return "ConvoyTransferManager" if "ConvoyTransferManager" in names else names[0]
+
+
 class Transport:
     """Engine, buffer, manager and preallocated slots, made in the host's order."""
 
@@ -71,7 +77,7 @@ class Transport:
         held = {"staged": sorted(self.manager._staged), "pending": sorted(self.manager._pending_receives),
                 "own": self.taken() - sum(slot.size for slot in self.slots.values())}
         held["freed"] = [self.buffer.free(slot) for slot in self.slots.values()].count(True)
-        return dict(held, after=self.taken(), class_name=type(self.manager).__mro__[-2].__name__)
+        return dict(held, after=self.taken(), class_name=_class_name(self.manager))
 
 
 class Role:
