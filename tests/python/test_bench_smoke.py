@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of the Python package runs, says what it must, and shows a factor ten times below what is usual."""
+"""The benchmark of the Python package runs, says what it must."""
 
 from __future__ import annotations
 
