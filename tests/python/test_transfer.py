@@ -517,7 +517,7 @@ def without_modules(pipe: Pipe) -> None:
 
 
 def test_without_numpy_and_torch() -> None:
-    with Child(without_modules) as child:
+    with Child(without_modules, bare=True) as child:
         expect_equal(child.pipe.recv(), PLAIN["floats"], "the tensor")
 
 

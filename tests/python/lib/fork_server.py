@@ -99,7 +99,7 @@ class _Server:
                 self._channel.send(self._wait(*request[1:]) if request[0] == "wait" else self._kill(request[1]))
 
     def _start(self, setting: Setting, work: bytes) -> Optional[_Process]:
-        answer = Connection(recv_handle(self._channel), readable=False)
+        answer = Connection(recv_handle(self._channel))
         threads = len(os.listdir("/proc/self/task"))
         assert threads == 1, "a process with %d threads must not be forked" % threads
         pid = os.fork()

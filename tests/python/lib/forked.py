@@ -71,12 +71,12 @@ class Process:
     """One that was started, with the calls of multiprocessing.Process that a gang uses."""
 
     def __init__(self, server: _Server, pid: int) -> None:
-        self._server, self._pid = server, pid
+        self._server, self.pid = server, pid
         self.exitcode: Optional[int] = None  # once join has seen the end; negative: by this signal
 
     def join(self, seconds: float) -> None:
         if self.exitcode is None:
-            self.exitcode = self._server.ask(("wait", self._pid, seconds), seconds=seconds)
+            self.exitcode = self._server.ask(("wait", self.pid, seconds), seconds=seconds)
 
     def is_alive(self) -> bool:
         self.join(0.0)
@@ -84,7 +84,7 @@ class Process:
 
     def kill(self) -> None:
         if self.exitcode is None:
-            self._server.ask(("kill", self._pid))
+            self._server.ask(("kill", self.pid))
 
 
 def _setting() -> Any:
@@ -93,14 +93,16 @@ def _setting() -> Any:
     return dict(os.environ), path, list(sys.argv), os.getcwd(), main and os.path.abspath(main)
 
 
-def start(size: int, function: Callable[..., None], args: Callable[[int], Sequence[Any]]) -> Tuple["list[Process]", "list[Connection]"]:
+def start(size: int, function: Callable[..., None], args: Callable[[int], Sequence[Any]],
+          duplex: bool = False) -> Tuple["list[Process]", "list[Connection]"]:
     """Starts function(*args(i), connection) in processes 0 to size - 1; the other ends of the connections come back too.
+    duplex: the connections go both ways, else from the processes to here.
     function and args cross a process border, so they must be picklable. ServerError: no server could start them."""
     servers = [_server(number) for number in range(min(size, _SERVERS))]
     processes, answers = [], []
     for number in range(size):
         server = servers[number % _SERVERS]
-        ours, theirs = Pipe(duplex=False)
+        ours, theirs = Pipe(duplex)
         work = pickle.dumps((function, tuple(args(number))))
         with theirs:
             processes.append(Process(server, server.ask(("start", _setting(), work), theirs.fileno())))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import convoy
+from lib import forked
 
 WAIT_S = 30.0
 SECRET = b"of the tests"
@@ -44,19 +45,24 @@ class Pipe:
 class Child:
     """A process that runs function(pipe, *arguments). Leaving it waits for its end, which must be 0 unless it was killed."""
 
-    def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        mine, theirs = spawn.Pipe()
+    def __init__(self, function: Callable[..., None], *arguments: Any, bare: bool = False) -> None:
+        """bare: an interpreter of its own, in which nothing is imported yet; else one that has torch in memory."""
+        self._process: Any = None
+        if bare:
+            spawn = multiprocessing.get_context("spawn")
+            mine, theirs = spawn.Pipe()
+            self._process = spawn.Process(target=_run, args=(function, arguments, theirs), daemon=True)
+            self._process.start()
+            theirs.close()
+        else:
+            (self._process,), (mine,) = forked.start(1, _run, lambda number: (function, arguments), duplex=True)
         self.pipe = Pipe(mine)
         self._is_killed = False
-        self._process = spawn.Process(target=_run, args=(function, theirs, arguments), daemon=True)
-        self._process.start()
-        theirs.close()
 
     def kill(self) -> None:
         """SIGKILL; returns when it is dead."""
         self._is_killed = True
-        os.kill(self._process.pid or 0, signal.SIGKILL)
+        os.kill(self._process.pid, signal.SIGKILL)
         self._process.join(WAIT_S)
 
     def __enter__(self) -> "Child":
@@ -70,5 +76,5 @@ class Child:
             raise AssertionError(f"the other process ended with {self._process.exitcode}")
 
 
-def _run(function: Callable[..., None], connection: Any, arguments: Any) -> None:
+def _run(function: Callable[..., None], arguments: Any, connection: Any) -> None:
     function(Pipe(connection), *arguments)
