@@ -602,6 +602,11 @@ PYTHON_TO = $(DESTDIR)$(shell $(PYTHON) -c 'import site, sys; prefix = "$(PREFIX
 install-python: all ## copy the Python package and the library to DESTDIR/PREFIX, where PYTHON (/usr/bin/python3) looks
 	plugin/python/install.sh '$(PYTHON)' '$(PYTHON_TO)' $(BIN)/libconvoy.so.1
 
+.PHONY: uninstall-python
+uninstall-python: ## remove what install-python copied
+	if ls -d '$(PYTHON_TO)'/convoy-*.dist-info >/dev/null 2>&1; then \
+	    rm -rf '$(PYTHON_TO)/convoy' '$(PYTHON_TO)'/convoy-*.dist-info; fi
+
 .PHONY: uninstall
 uninstall: ## remove what install copied
 	rm -f '$(INSTALL_TO)'/lib/libconvoy.so{,.1,.$(RELEASE)} '$(INSTALL_TO)/lib/libconvoy_loader.a' \
