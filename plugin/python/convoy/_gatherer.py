@@ -106,16 +106,11 @@ class Gatherer(Prepared):
     def round_into(self, table: int, fill: Callable[[], Any], timeout: Optional[float]) -> None:
         """Fills and calls in one turn, with the table written at an address of the caller's: ``table_capacity`` int64. Of a
         gatherer that does nothing else."""
-        rounds, me = self._rounds, object()
-        try:
-            rounds.enter(me)
+
+        def call() -> None:
             keep = fill()
             self.answer.table = table
             self.run(timeout)
             del keep
-        except BaseException as failure:
-            self._is_left(failure, me)
-            raise
-        finally:
-            if rounds.owner is me:
-                rounds.owner = None
+
+        self.turn(call)

@@ -15,7 +15,7 @@ from convoy._wait import SLICE_NS
 class Prepared:
     """What the hot paths share. ``call`` and ``answer`` are the structs of the plugin's start-and-wait slot.
 
-    A hot path takes the group as ``Rounds.alone`` does, written out, and then ``run``s or calls ``_ready`` itself.
+    A hot path takes the group as ``turn`` does, written out, and then ``run``s or calls ``_ready`` itself.
     """
 
     SLOTS = "", "", ""  # family, its start-and-wait slot, its wait slot
@@ -47,6 +47,19 @@ class Prepared:
             status = self._slot(rounds._inner, self._call_ref, first, self._answer_ref, rounds._error_ref)
         if status or interrupted:
             self._finish(status, timeout_ns)
+
+    def turn(self, function: Callable[[], None]) -> None:
+        """Calls a function as the owner of the group; a round that it leaves open can be waited for. Raises Busy."""
+        rounds, me = self._rounds, object()
+        try:
+            rounds.enter(me)
+            function()
+        except BaseException as failure:
+            self._is_left(failure, me)
+            raise
+        finally:
+            if rounds.owner is me:
+                rounds.owner = None
 
     def _is_left(self, failure: BaseException, me: object) -> bool:
         """Whether the call that this has ended left its round open, or complete with nobody to take it. For the owner."""

@@ -89,21 +89,16 @@ class Reducer(Prepared):
     def round_at(self, source: int, item_bytes: int, stride: int, target: int, count: int, timeout: Optional[float]) -> None:
         """Reads ``count`` integers at ``source`` and writes as many bytes at ``target``, both the caller's and maybe one.
         Of a reducer that does nothing else."""
-        rounds, me = self._rounds, object()
-        try:
-            rounds.enter(me)
+
+        def call() -> None:
             place = (source, count) if source == target else (0, 0)
             if place != self._place or place == (0, 0):
                 self._list.states, self._list.state_bytes, self._list.state_stride = source or None, item_bytes, stride
                 self._out.states, self._out.states_capacity, self._list.count = target or None, count, count
                 self._place = place
             self.run(timeout)
-        except BaseException as failure:
-            self._is_left(failure, me)
-            raise
-        finally:
-            if rounds.owner is me:
-                rounds.owner = None
+
+        self.turn(call)
 
     def wait_for_result(self, count: int, timeout: Optional[float]) -> List[int]:
         """As wait(); returns the result of a round of ``count`` states."""
