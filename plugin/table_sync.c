@@ -94,7 +94,7 @@ static inline void sync_record(struct convoy_group *group, const struct convoy_s
         .width = group->schema.count,
         .cells = group->sync_cells,
         .round = convoy_engine_round(group->engine),
-        .operation = convoy_engine_last(group->engine),
+        .operation = status == CONVOY_TIMED_OUT ? convoy_engine_last(group->engine) : 0, /* read for time-outs only */
     };
     convoy_record_sync(&group->record, &round);
 }

@@ -67,7 +67,9 @@ struct convoy_context_config {
  */
 typedef int32_t (*convoy_allgather_fn)(void *user, const void *mine, size_t bytes, void *all_out);
 
-#define CONVOY_GROUP_DEGRADE 1u /* critical: a lost member counts as presence "lost"; must agree on all members */
+/* critical: a lost member counts as presence "lost"; must agree on all members. Across hosts the survivors agree on that
+ * inside the wait; when its time passes meanwhile it is TIMED_OUT, and the next wait goes on. Abandon is CLOSED then: reopen. */
+#define CONVOY_GROUP_DEGRADE 1u
 
 /* IN: a group as this member sees it. */
 struct convoy_group_options {

@@ -226,7 +226,8 @@ struct convoy_poll_table {
     int32_t (*reduce2_test)(convoy_group *first, convoy_operation operation, struct convoy_poll_result *result_out,
                             struct convoy_error *error);
 
-    /* As reduce_wait, over both levels inside one timeout_ns. TIMED_OUT, CANCELED: the whole call stays open.
+    /* As reduce_wait, over both levels inside one timeout_ns. TIMED_OUT, CANCELED: the whole call stays open. CLOSED: one
+     * of the two was closed meanwhile; when it was the second, the round of `first` may be open still: abandon it.
      * [serialized per group, both; blocks up to timeout_ns; never allocates; first active or stuck; since 1.0] */
     int32_t (*reduce2_wait)(convoy_group *first, convoy_operation operation, uint64_t timeout_ns,
                             struct convoy_poll_result *result_out, struct convoy_error *error);

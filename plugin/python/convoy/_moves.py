@@ -7,7 +7,6 @@ from ctypes import byref, c_uint64, sizeof
 from typing import TYPE_CHECKING, Any, Mapping, Optional, TypeVar, Union
 
 from convoy import _abi, errors
-from convoy._build import Build
 from convoy._holding import Loaded, Staged
 from convoy._requests import LoadRequest, Scalars, SendRequest, StageRequest
 from convoy._readiness import ReadyFunction
@@ -23,7 +22,6 @@ _Kind = TypeVar("_Kind", bound=Transfer)
 class Moves:
     """The part of an engine that stages, sends and receives."""
 
-    _build: Build
     _has_device: bool
 
     def _use(self, slot: str, *arguments: Any) -> int:
