@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 headers() { # the plugin's ABI; the loader is linked into the host and has no ABI
-    echo base query core device poll sync payload transfer
+    echo base query core move device poll sync payload transfer
 }
 
 struct_names() {
@@ -103,7 +103,7 @@ check_library() {
         diff "$work/headers/$name" "$path" >"$work/difference" ||
             fault "struct $name in $1 is not that of the headers: $(tr '\n' ' ' <"$work/difference")"
     done
-    for name in convoy_core_table convoy_poll_table convoy_sync_table convoy_transfer_table convoy_host_info; do
+    for name in convoy_core_table convoy_poll_table convoy_sync_table convoy_transfer_table convoy_move_table convoy_host_info; do
         [ -s "$work/library/$name" ] || fault "$1 has no DWARF for struct $name; build it with -g"
     done
     [ "$(find "$work/library" -type f | wc -l)" -ge 40 ] || fault "fewer than 40 public structs in the DWARF of $1"

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/memory.h"
 #include "families.h"
+#include "move.h"
 #include "sized.h"
 
 #include <errno.h>
@@ -98,6 +99,7 @@ int32_t convoy_context_open(const struct convoy_context_config *config, convoy_c
     }
     context_note_build(context->runtime);
     (void)pthread_mutex_init(&context->lock, NULL);
+    atomic_store(&context->move, CONVOY_CONTEXT_RUNNING);
     *context_out = context;
     return CONVOY_OK;
 
@@ -189,6 +191,7 @@ int32_t convoy_context_close(convoy_context *context, uint64_t timeout_ns, struc
     }
     atomic_store(&context->is_closing, 1);
     uint64_t timeout = timeout_ns != 0 ? timeout_ns : context->runtime->settings.close_timeout_ms * CONVOY_NS_PER_MS;
+    convoy_context_discard(context);
     int32_t status = context_shut_groups(context, timeout, error);
     convoy_log_flush(&context->runtime->log);
     if (status != CONVOY_OK) {

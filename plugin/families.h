@@ -14,7 +14,8 @@
     FIRST(core, CONVOY_CORE_MAJOR, CONVOY_CORE_MINOR, convoy_core_table_1_0)                                           \
     X(poll, CONVOY_POLL_MAJOR, CONVOY_POLL_MINOR, convoy_poll_table_1_0)                                               \
     X(sync, CONVOY_SYNC_MAJOR, CONVOY_SYNC_MINOR, convoy_sync_table_1_0)                                               \
-    X(transfer, CONVOY_TRANSFER_MAJOR, CONVOY_TRANSFER_MINOR, convoy_transfer_table_1_0)
+    X(transfer, CONVOY_TRANSFER_MAJOR, CONVOY_TRANSFER_MINOR, convoy_transfer_table_1_0)                               \
+    X(move, CONVOY_MOVE_MAJOR, CONVOY_MOVE_MINOR, convoy_move_table_1_0)
 
 /* The manifest's JSON text: the very bytes of the ELF note. Lives as long as the mapping. */
 const char *convoy_manifest_text(size_t *length_out);

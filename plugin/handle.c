@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handle.h"
 
+#include "convoy/move.h"
 #include "core/error.h"
 
 #include <sched.h>
@@ -28,6 +29,9 @@ int32_t convoy_context_check(const struct convoy_context *context, struct convoy
     }
     if (atomic_load(&context->is_closing) != 0) {
         return convoy_error_set(error, CONVOY_CLOSED, "the context is closing");
+    }
+    if (atomic_load(&context->move) != CONVOY_CONTEXT_RUNNING) {
+        return convoy_error_set(error, CONVOY_MOVED, "another build takes over what this context has");
     }
     return CONVOY_OK;
 }

@@ -32,6 +32,7 @@ struct convoy_context {
     struct convoy_group *groups;
     struct convoy_transfer_engine *engines; /* under the same lock */
     _Atomic uint32_t is_closing;
+    _Atomic uint32_t move; /* CONVOY_CONTEXT_RUNNING to _RETIRED (convoy/move.h) */
     _Atomic uint32_t opening; /* calls that are opening a group right now, and need the context until they end */
     struct convoy_context *buried; /* debug build: the context that was closed before this one */
 };

@@ -13,5 +13,6 @@ extern const struct convoy_core_table convoy_core_table_1_0;
 extern const struct convoy_poll_table convoy_poll_table_1_0;
 extern const struct convoy_sync_table convoy_sync_table_1_0;
 extern const struct convoy_transfer_table convoy_transfer_table_1_0;
+extern const struct convoy_move_table convoy_move_table_1_0;
 
 #endif

@@ -37,6 +37,8 @@ extern "C" {
 #define CONVOY_FORKED (-104)           /* inherited through fork(); only a fresh context works here */
 #define CONVOY_BUFFER_TOO_SMALL (-105) /* text and the length field say what is needed */
 #define CONVOY_UNSUPPORTED (-106)      /* this build or this group does not offer it */
+#define CONVOY_MOVED (-107)            /* another build takes over, or has taken over: nothing was done, call that one. Hosts
+                                          that use the loader never see it (convoy/move.h) */
 
 /* -2xx: a resource is missing */
 #define CONVOY_NO_MEMORY (-201)

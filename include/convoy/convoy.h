@@ -4,6 +4,7 @@
 #define CONVOY_CONVOY_H
 
 #include "convoy/core.h"
+#include "convoy/move.h"
 #include "convoy/payload.h"
 #include "convoy/poll.h"
 #include "convoy/query.h"

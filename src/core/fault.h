@@ -82,7 +82,16 @@
     X(goodbye_before_put)                                                                                              \
     X(goodbye_after_put)
 
-#define CONVOY_POINT_LIST(X) CONVOY_ROUND_POINT_LIST(X) CONVOY_TRANSFER_POINT_LIST(X)
+#define CONVOY_MOVE_POINT_LIST(X)                                                                                      \
+    X(move_halted)            /* nothing new begins */                                                                 \
+    X(move_still)             /* nothing is under way, threads still run */                                            \
+    X(move_frozen)                                                                                                     \
+    X(move_exported)                                                                                                   \
+    X(move_imported)          /* in the new build; everything is still the old one's */                                \
+    X(move_resumed)           /* everything is the new one's */                                                        \
+    X(move_retired)
+
+#define CONVOY_POINT_LIST(X) CONVOY_ROUND_POINT_LIST(X) CONVOY_TRANSFER_POINT_LIST(X) CONVOY_MOVE_POINT_LIST(X)
 
 #define CONVOY_MUTATION_LIST(X)                                                                                        \
     X(one_cell_for_two)            /* both parities share a cell */                                                    \

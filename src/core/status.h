@@ -20,6 +20,7 @@
     X(FORKED, false, "inherited through fork")                                                                         \
     X(BUFFER_TOO_SMALL, true, "buffer too small")                                                                      \
     X(UNSUPPORTED, false, "unsupported")                                                                               \
+    X(MOVED, true, "moved to another build")                                                                           \
     X(NO_MEMORY, true, "out of memory")                                                                                \
     X(POOL_EXHAUSTED, true, "pool exhausted")                                                                          \
     X(LIMIT, false, "limit passed")                                                                                    \

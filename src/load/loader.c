@@ -20,6 +20,7 @@ static const struct convoy_family_request known_families[] = {
     KNOWN("poll", CONVOY_POLL_MAJOR, CONVOY_POLL_MINOR),
     KNOWN("sync", CONVOY_SYNC_MAJOR, CONVOY_SYNC_MINOR),
     KNOWN("transfer", CONVOY_TRANSFER_MAJOR, CONVOY_TRANSFER_MINOR),
+    KNOWN("move", CONVOY_MOVE_MAJOR, CONVOY_MOVE_MINOR),
 };
 
 #define KNOWN_COUNT (sizeof known_families / sizeof known_families[0])

@@ -127,6 +127,15 @@ static int32_t unsupported(struct convoy_error *error, const char *slot)
     X(transfer, transfer_sync,                                                                                         \
       (convoy_transfer_engine *a, const struct convoy_raw *b, uint64_t c, struct convoy_error *error))
 
+#define MOVE_SLOTS(X)                                                                                                  \
+    X(move, holdings, (convoy_context *a, struct convoy_holdings *b, struct convoy_error *error))                      \
+    X(move, quiesce, (convoy_context *a, uint64_t b, struct convoy_error *error))                                      \
+    X(move, resume, (convoy_context *a, struct convoy_error *error))                                                   \
+    X(move, export_state, (convoy_context *a, struct convoy_text_buffer *b, struct convoy_error *error))               \
+    X(move, import_state,                                                                                              \
+      (convoy_context *a, const struct convoy_state *b, struct convoy_moved *c, struct convoy_error *error))           \
+    X(move, retire, (convoy_context *a, uint64_t b, struct convoy_error *error))
+
 #define DEFINE_MISSING(family, slot, parameters)                                                                       \
     static int32_t missing_##family##_##slot parameters                                                                \
     {                                                                                                                  \
@@ -139,6 +148,7 @@ CORE_SLOTS(DEFINE_MISSING)
 POLL_SLOTS(DEFINE_MISSING)
 SYNC_SLOTS(DEFINE_MISSING)
 TRANSFER_SLOTS(DEFINE_MISSING)
+MOVE_SLOTS(DEFINE_MISSING)
 
 /* A slot that was added to a header and not to the list above would stay NULL. */
 #define CHECK_COUNT(family, slots)                                                                                     \
@@ -149,6 +159,7 @@ CHECK_COUNT(core, CORE_SLOTS);
 CHECK_COUNT(poll, POLL_SLOTS);
 CHECK_COUNT(sync, SYNC_SLOTS);
 CHECK_COUNT(transfer, TRANSFER_SLOTS);
+CHECK_COUNT(move, MOVE_SLOTS);
 
 void convoy_host_tables_init(struct convoy_host_tables *tables)
 {
@@ -157,6 +168,7 @@ void convoy_host_tables_init(struct convoy_host_tables *tables)
         .poll = {.header = {sizeof tables->poll, CONVOY_POLL_MAJOR, 0}, POLL_SLOTS(MISSING_ROW)},
         .sync = {.header = {sizeof tables->sync, CONVOY_SYNC_MAJOR, 0}, SYNC_SLOTS(MISSING_ROW)},
         .transfer = {.header = {sizeof tables->transfer, CONVOY_TRANSFER_MAJOR, 0}, TRANSFER_SLOTS(MISSING_ROW)},
+        .move = {.header = {sizeof tables->move, CONVOY_MOVE_MAJOR, 0}, MOVE_SLOTS(MISSING_ROW)},
     };
 }
 
@@ -189,5 +201,7 @@ void convoy_host_tables_take(struct convoy_host_tables *tables, const char *fami
         take_slots(&tables->sync, sizeof tables->sync, table);
     } else if (strcmp(family, "transfer") == 0) {
         take_slots(&tables->transfer, sizeof tables->transfer, table);
+    } else if (strcmp(family, "move") == 0) {
+        take_slots(&tables->move, sizeof tables->move, table);
     }
 }

@@ -13,13 +13,14 @@ struct convoy_host_tables {
     struct convoy_poll_table poll;
     struct convoy_sync_table sync;
     struct convoy_transfer_table transfer;
+    struct convoy_move_table move;
 };
 
 /* Every slot answers UNSUPPORTED, and says which it is. */
 void convoy_host_tables_init(struct convoy_host_tables *tables);
 
 /*
- * Takes over what the plugin's table of one family has. Families other than core, poll, sync, transfer: no
+ * Takes over what the plugin's table of one family has. Families other than core, poll, sync, transfer, move: no
  * effect.
  * table: NULL = refused, no effect. A slot that is NULL keeps answering UNSUPPORTED.
  */

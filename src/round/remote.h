@@ -56,6 +56,22 @@ struct convoy_remote_look {
 /* [any thread] Takes no lock. */
 void convoy_remote_look(const struct convoy_engine *engine, uint32_t member, struct convoy_remote_look *look_out);
 
+/* -- remote_move.c: on the way to another build (plugin/move.h). No call is inside and no round is open. -- */
+struct convoy_bundle_writer;
+struct convoy_bundle_item;
+/* Joins the progress thread; what peers say from now on is heard by the importer, or again after thaw. */
+int32_t convoy_remote_freeze(struct convoy_engine *engine, struct convoy_error *error);
+/* Of a frozen one: starts it again. Of a restored one: opens its own worker, tells every member of other hosts where it is
+ * now, and starts; never waits for them. */
+int32_t convoy_remote_thaw(struct convoy_engine *engine, struct convoy_error *error);
+int32_t convoy_remote_save(struct convoy_engine *engine, struct convoy_bundle_writer *writer, struct convoy_error *error);
+/* Sets engine->remote; the local part is there. */
+int32_t convoy_remote_restore(struct convoy_engine *engine, const struct convoy_bundle_item *item,
+                              struct convoy_error *error);
+/* Frees it without a goodbye: the importer speaks for this member. */
+void convoy_remote_retire(struct convoy_engine *engine);
+void convoy_remote_discard(struct convoy_engine *engine); /* a restored one */
+
 /* [any thread] JSON of the link. Takes no lock. gives */
 json_t *convoy_remote_dump(const struct convoy_engine *engine);
 

@@ -23,6 +23,12 @@ CLOSED = -103
 COLUMN_HAS_IGNORED = 1
 COLUMN_OPTIONAL = 2
 CONSENSUS_NONE = 255
+CONTEXT_CLOSING = 6
+CONTEXT_IMPORTED = 4
+CONTEXT_QUIESCED = 3
+CONTEXT_QUIESCING = 2
+CONTEXT_RETIRED = 5
+CONTEXT_RUNNING = 1
 COPY_ANY = 0
 COPY_FROM_DEVICE = 2
 COPY_ON_DEVICE = 3
@@ -98,6 +104,11 @@ MEMORY_HOST = 1
 MEMORY_MANAGED = 4
 MEMORY_PINNED = 3
 MEMORY_SHARED = 0
+MOVED = -107
+MOVED_ENGINE = 2
+MOVED_GROUP = 1
+MOVE_MAJOR = 1
+MOVE_MINOR = 0
 NOTE_DIGEST = 2
 NOTE_MANIFEST = 1
 NOTE_OWNER = "convoy"
@@ -578,6 +589,42 @@ class GroupOptions(Structure):
     ]
 
 
+class Holdings(Structure):
+    """struct convoy_holdings, 56 bytes."""
+
+    struct_size: int
+    written_bytes: int
+    state: int
+    group_count: int
+    engine_count: int
+    call_count: int
+    operation_count: int
+    transfer_count: int
+    copy_count: int
+    thread_count: int
+    descriptor_count: int
+    mapping_count: int
+    registration_count: int
+    reserved: int
+
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("written_bytes", c_uint32),
+        ("state", c_uint32),
+        ("group_count", c_uint32),
+        ("engine_count", c_uint32),
+        ("call_count", c_uint32),
+        ("operation_count", c_uint32),
+        ("transfer_count", c_uint32),
+        ("copy_count", c_uint32),
+        ("thread_count", c_uint32),
+        ("descriptor_count", c_uint32),
+        ("mapping_count", c_uint32),
+        ("registration_count", c_uint32),
+        ("reserved", c_uint32),
+    ]
+
+
 class HostInfo(Structure):
     """struct convoy_host_info, 56 bytes."""
 
@@ -695,6 +742,66 @@ class MemoryInfo(Structure):
     _fields_ = [
         ("kind", c_uint32),
         ("device", c_int32),
+    ]
+
+
+class MoveTable:
+    """Functions of family "move"; a slot that the loaded build lacks raises Unsupported."""
+
+    FAMILY: ClassVar[str] = "move"
+    MAJOR: ClassVar[int] = MOVE_MAJOR
+    MINOR: ClassVar[int] = MOVE_MINOR
+    TABLE_SIZE: ClassVar[int] = 56
+    SLOTS: ClassVar[Slots] = (
+        ("holdings", 8, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p)),
+        ("quiesce", 16, CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p)),
+        ("resume", 24, CFUNCTYPE(c_int32, c_void_p, c_void_p)),
+        ("export_state", 32, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p)),
+        ("import_state", 40, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p)),
+        ("retire", 48, CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p)),
+    )
+
+    holdings: Slot
+    quiesce: Slot
+    resume: Slot
+    export_state: Slot
+    import_state: Slot
+    retire: Slot
+
+
+class Moved(Structure):
+    """struct convoy_moved, 40 bytes."""
+
+    struct_size: int
+    written_bytes: int
+    objects: Any
+    object_stride: int
+    object_capacity: int
+    object_count: int
+
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("written_bytes", c_uint32),
+        ("objects", c_void_p),
+        ("object_stride", c_size_t),
+        ("object_capacity", c_size_t),
+        ("object_count", c_size_t),
+    ]
+
+
+class MovedObject(Structure):
+    """struct convoy_moved_object, 24 bytes."""
+
+    from: int
+    to: int
+    kind: int
+    reserved: int
+
+    _fields_ = [
+        ("from", c_uint64),
+        ("to", c_uint64),
+        ("kind", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -1312,6 +1419,22 @@ class Stage(Structure):
     ]
 
 
+class State(Structure):
+    """struct convoy_state, 24 bytes."""
+
+    struct_size: int
+    critical_flags: int
+    data: Any
+    bytes: int
+
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("critical_flags", c_uint32),
+        ("data", c_void_p),
+        ("bytes", c_size_t),
+    ]
+
+
 class SyncCall(Structure):
     """struct convoy_sync_call, 80 bytes."""
 
@@ -1839,10 +1962,13 @@ SIZES = {  # bytes of each struct in the headers
     FamilyRequest: 24,
     GroupInfo: 64,
     GroupOptions: 144,
+    Holdings: 56,
     HostInfo: 56,
     Load: 112,
     MemberReport: 96,
     MemoryInfo: 8,
+    Moved: 40,
+    MovedObject: 24,
     Payload: 136,
     PeerInfo: 176,
     PluginInfo: 88,
@@ -1865,6 +1991,7 @@ SIZES = {  # bytes of each struct in the headers
     ReservedSlot: 40,
     Send: 56,
     Stage: 144,
+    State: 24,
     SyncCall: 80,
     SyncColumn: 40,
     SyncPadded: 56,

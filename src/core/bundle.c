@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/bundle.h"
+
+#include "core/bytes.h"
+#include "core/memory.h"
+
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define FORMAT 1u
+#define HEADER_BYTES 32u
+#define ITEM_BYTES 8u
+#define ROOM_FIRST 4096u
+
+static const uint8_t magic[4] = {'C', 'V', 'S', 'T'};
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + 7) & ~(size_t)7;
+}
+
+/* -- writing ------------------------------------------------------------------------------------------------------- */
+
+/* Room for so many more bytes, zeroed; NULL: there is no memory. */
+static uint8_t *grow(struct convoy_bundle_writer *writer, size_t bytes)
+{
+    if (writer->is_out_of_memory) {
+        return NULL;
+    }
+    if (writer->room - writer->used < bytes) {
+        size_t room = 2 * writer->room + bytes + ROOM_FIRST;
+        uint8_t *grown = convoy_memory_zalloc(room);
+        if (grown == NULL) {
+            writer->is_out_of_memory = true;
+            return NULL;
+        }
+        if (writer->used != 0) {
+            memcpy(grown, writer->data, writer->used);
+        }
+        convoy_memory_free(writer->data);
+        writer->data = grown;
+        writer->room = room;
+    }
+    uint8_t *at = writer->data + writer->used;
+    writer->used += bytes;
+    return at;
+}
+
+void convoy_bundle_begin(struct convoy_bundle_writer *writer)
+{
+    (void)grow(writer, HEADER_BYTES);
+}
+
+static uint8_t *put_head(struct convoy_bundle_writer *writer, uint16_t tag, uint16_t flags, size_t bytes)
+{
+    if (bytes > UINT32_MAX) {
+        writer->is_out_of_memory = true;
+        return NULL;
+    }
+    uint8_t *at = grow(writer, ITEM_BYTES + padded(bytes));
+    if (at == NULL) {
+        return NULL;
+    }
+    convoy_bytes_put_u16(at, tag);
+    convoy_bytes_put_u16(at + 2, flags);
+    convoy_bytes_put_u32(at + 4, (uint32_t)bytes);
+    return at + ITEM_BYTES;
+}
+
+void convoy_bundle_put(struct convoy_bundle_writer *writer, uint16_t tag, uint16_t flags, const void *data, size_t bytes)
+{
+    uint8_t *at = put_head(writer, tag, flags, bytes);
+    if (at != NULL && bytes != 0) {
+        memcpy(at, data, bytes);
+    }
+}
+
+void convoy_bundle_put_u64(struct convoy_bundle_writer *writer, uint16_t tag, uint64_t value)
+{
+    convoy_bundle_put(writer, tag, 0, &value, sizeof value);
+}
+
+size_t convoy_bundle_open(struct convoy_bundle_writer *writer, uint16_t tag, uint16_t flags)
+{
+    (void)put_head(writer, tag, flags, 0);
+    return writer->used;
+}
+
+void convoy_bundle_shut(struct convoy_bundle_writer *writer, size_t opened)
+{
+    size_t bytes = writer->used - opened;
+    if (bytes > UINT32_MAX) {
+        writer->is_out_of_memory = true;
+    }
+    if (!writer->is_out_of_memory) {
+        convoy_bytes_put_u32(writer->data + opened - 4, (uint32_t)bytes);
+    }
+}
+
+static bool is_zero(const uint8_t *bytes, size_t count)
+{
+    uint8_t seen = 0;
+    for (size_t i = 0; i < count; i++) {
+        seen |= bytes[i];
+    }
+    return seen == 0;
+}
+
+void convoy_bundle_put_fields(struct convoy_bundle_writer *writer, const struct convoy_bundle_shape *shape,
+                              const void *from)
+{
+    size_t opened = convoy_bundle_open(writer, CONVOY_BUNDLE_FIELDS, 0);
+    for (size_t i = 0; i < shape->count; i++) {
+        const struct convoy_bundle_field *field = &shape->fields[i];
+        const uint8_t *at = (const uint8_t *)from + field->offset;
+        if (!is_zero(at, field->bytes)) {
+            convoy_bundle_put(writer, field->tag, field->flags, at, field->bytes);
+        }
+    }
+    convoy_bundle_shut(writer, opened);
+}
+
+int32_t convoy_bundle_end(struct convoy_bundle_writer *writer, struct convoy_error *error)
+{
+    if (writer->is_out_of_memory) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a state of more than %zu bytes", writer->used);
+    }
+    memcpy(writer->data, magic, sizeof magic);
+    convoy_bytes_put_u16(writer->data + 4, FORMAT);
+    convoy_bytes_put_u64(writer->data + 8, writer->used);
+    convoy_bytes_put_u64(writer->data + 24, (uint64_t)getpid());
+    convoy_bytes_put_u64(writer->data + 16, XXH3_64bits(writer->data + 24, writer->used - 24));
+    return CONVOY_OK;
+}
+
+void convoy_bundle_free(struct convoy_bundle_writer *writer)
+{
+    convoy_memory_free(writer->data);
+    *writer = (struct convoy_bundle_writer){0};
+}
+
+/* -- reading ------------------------------------------------------------------------------------------------------- */
+
+int32_t convoy_bundle_read(const void *data, size_t bytes, struct convoy_bundle_reader *reader_out,
+                           struct convoy_error *error)
+{
+    const uint8_t *at = data;
+    if (at == NULL || bytes < HEADER_BYTES || memcmp(at, magic, sizeof magic) != 0) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "%zu bytes are no exported state", bytes);
+    }
+    if (convoy_bytes_u16(at + 4) != FORMAT) {
+        return convoy_error_set(error, CONVOY_VERSION_MISMATCH, "an exported state of format %u, this build reads %u",
+                                convoy_bytes_u16(at + 4), FORMAT);
+    }
+    if (convoy_bytes_u64(at + 8) != bytes || convoy_bytes_u64(at + 16) != XXH3_64bits(at + 24, bytes - 24)) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "an exported state of %zu bytes is damaged", bytes);
+    }
+    if (convoy_bytes_u64(at + 24) != (uint64_t)getpid()) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "an exported state of process %llu, this is %ld",
+                                (unsigned long long)convoy_bytes_u64(at + 24), (long)getpid());
+    }
+    *reader_out = (struct convoy_bundle_reader){.at = at + HEADER_BYTES, .left = bytes - HEADER_BYTES};
+    return CONVOY_OK;
+}
+
+bool convoy_bundle_next(struct convoy_bundle_reader *reader, struct convoy_bundle_item *item_out)
+{
+    if (reader->left == 0 || reader->is_malformed) {
+        return false;
+    }
+    size_t bytes = reader->left >= ITEM_BYTES ? convoy_bytes_u32(reader->at + 4) : 0;
+    if (reader->left < ITEM_BYTES || padded(bytes) > reader->left - ITEM_BYTES) {
+        reader->is_malformed = true;
+        return false;
+    }
+    *item_out = (struct convoy_bundle_item){.tag = convoy_bytes_u16(reader->at),
+                                            .flags = convoy_bytes_u16(reader->at + 2),
+                                            .data = reader->at + ITEM_BYTES,
+                                            .bytes = bytes};
+    reader->at += ITEM_BYTES + padded(bytes);
+    reader->left -= ITEM_BYTES + padded(bytes);
+    return true;
+}
+
+struct convoy_bundle_reader convoy_bundle_inside(const struct convoy_bundle_item *item)
+{
+    return (struct convoy_bundle_reader){.at = item->data, .left = item->bytes};
+}
+
+int32_t convoy_bundle_done(const struct convoy_bundle_reader *reader, const char *where, struct convoy_error *error)
+{
+    return reader->is_malformed ? convoy_error_set(error, CONVOY_MALFORMED, "%s of an exported state is cut off", where)
+                                : CONVOY_OK;
+}
+
+uint64_t convoy_bundle_u64(const struct convoy_bundle_item *item)
+{
+    return item->bytes == sizeof(uint64_t) ? convoy_bytes_u64(item->data) : 0;
+}
+
+int32_t convoy_bundle_unknown(const struct convoy_bundle_item *item, const char *where, struct convoy_error *error)
+{
+    if ((item->flags & CONVOY_BUNDLE_CRITICAL) == 0) {
+        return CONVOY_OK;
+    }
+    return convoy_error_set(error, CONVOY_TOO_NEW, "item %u of %s is needed, and this build does not know it", item->tag,
+                            where);
+}
+
+static const struct convoy_bundle_field *find_field(const struct convoy_bundle_shape *shape, uint16_t tag)
+{
+    for (size_t i = 0; i < shape->count; i++) {
+        if (shape->fields[i].tag == tag) {
+            return &shape->fields[i];
+        }
+    }
+    return NULL;
+}
+
+static int32_t take_field(const struct convoy_bundle_item *item, const struct convoy_bundle_shape *shape, void *to,
+                          struct convoy_error *error)
+{
+    const struct convoy_bundle_field *field = find_field(shape, item->tag);
+    if (field == NULL) {
+        return convoy_bundle_unknown(item, shape->name, error);
+    }
+    size_t known = item->bytes < field->bytes ? item->bytes : field->bytes;
+    if (!is_zero(item->data + known, item->bytes - known)) {
+        return convoy_error_set(error, CONVOY_TOO_NEW, "%s of %s has %zu bytes, this build knows %u", field->name,
+                                shape->name, item->bytes, field->bytes);
+    }
+    memcpy((uint8_t *)to + field->offset, item->data, known);
+    return CONVOY_OK;
+}
+
+int32_t convoy_bundle_get_fields(const struct convoy_bundle_item *item, const struct convoy_bundle_shape *shape, void *to,
+                                 struct convoy_error *error)
+{
+    struct convoy_bundle_reader reader = convoy_bundle_inside(item);
+    struct convoy_bundle_item field;
+    while (convoy_bundle_next(&reader, &field)) {
+        int32_t status = take_field(&field, shape, to, error);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+    }
+    return convoy_bundle_done(&reader, shape->name, error);
+}
