@@ -37,7 +37,7 @@ CLI_SOURCES := arrival arrival_write board crew doctor doctor_device doctor_page
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
-UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal bulk bulk_death bulk_rma bulk_threads bulk_wire call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
+UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal bulk bulk_death bulk_rma bulk_threads bulk_wire bundle call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
