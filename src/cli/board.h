@@ -10,6 +10,7 @@
 #include "cli/histogram.h"
 #include "cli/plain_host.h"
 #include "cli/shape.h"
+#include "cli/swapper.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -30,7 +31,7 @@ enum convoy_board_outcome {
 
 /* The failure a rank ended with. */
 struct convoy_board_failure {
-    char call[16]; /* "open", "gather", "reduce" */
+    char call[16]; /* "open", "gather", "reduce", "swap" */
     struct convoy_error error;
     int32_t abandon_status; /* what giving the open operation up said; OK when nothing was open */
     bool was_abandoned;
@@ -55,6 +56,7 @@ struct convoy_board_rank {
     struct convoy_histogram gather;
     struct convoy_histogram reduce;
     struct convoy_board_failure failure;
+    struct convoy_swap_tally swaps;
 };
 
 struct convoy_board {

@@ -110,29 +110,36 @@ void convoy_plain_host_close(struct convoy_plain_host *host, uint64_t timeout_ns
     }
 }
 
-int32_t convoy_plain_host_group_open(struct convoy_plain_host *host, const struct convoy_plain_group *group,
-                                     convoy_group **group_out, struct convoy_error *error)
+void convoy_plain_group_fill(const struct convoy_plain_group *group, struct convoy_plain_group_text *text,
+                             struct convoy_group_options *options_out)
 {
-    char rendezvous[96];
-    int length = snprintf(rendezvous, sizeof rendezvous, "tcp://%s:%u", group->address != NULL ? group->address : "",
-                          group->port);
-    struct convoy_sync_schema schema = {
-        .struct_size = sizeof schema, .builtin = HOST_SCHEMA, .builtin_length = sizeof HOST_SCHEMA - 1};
-    struct convoy_group_options options = {
-        .struct_size = sizeof options,
+    int length = snprintf(text->rendezvous, sizeof text->rendezvous, "tcp://%s:%u",
+                          group->address != NULL ? group->address : "", group->port);
+    text->schema = (struct convoy_sync_schema){
+        .struct_size = sizeof text->schema, .builtin = HOST_SCHEMA, .builtin_length = sizeof HOST_SCHEMA - 1};
+    *options_out = (struct convoy_group_options){
+        .struct_size = sizeof *options_out,
         .own_index = group->own_index,
         .name = group->name,
         .name_length = strlen(group->name),
         .member_ids = group->member_ids,
         .member_count = group->member_count,
         .own_id = group->member_ids[group->own_index],
-        .rendezvous = group->member_count > 1 ? rendezvous : NULL,
+        .rendezvous = group->member_count > 1 ? text->rendezvous : NULL,
         .rendezvous_length = group->member_count > 1 ? (size_t)length : 0,
         .open_timeout_ns = group->open_timeout_ns,
         .timeout_ns = group->timeout_ns,
         .blob_bytes_max = group->blob_bytes_max,
-        .schema = group->sync_inner != 0 ? &schema : NULL,
+        .schema = group->sync_inner != 0 ? &text->schema : NULL,
         .sync_inner = group->sync_inner,
     };
+}
+
+int32_t convoy_plain_host_group_open(struct convoy_plain_host *host, const struct convoy_plain_group *group,
+                                     convoy_group **group_out, struct convoy_error *error)
+{
+    struct convoy_plain_group_text text;
+    struct convoy_group_options options;
+    convoy_plain_group_fill(group, &text, &options);
     return host->core->group_open(host->context, &options, group_out, error);
 }

@@ -36,6 +36,16 @@ struct convoy_plain_group {
     uint64_t open_timeout_ns; /* 0 = the plugin's */
 };
 
+/* What the options of a group point to. */
+struct convoy_plain_group_text {
+    char rendezvous[96];
+    struct convoy_sync_schema schema;
+};
+
+/* options_out: borrows from group and text. */
+void convoy_plain_group_fill(const struct convoy_plain_group *group, struct convoy_plain_group_text *text,
+                             struct convoy_group_options *options_out);
+
 /* Opens the plugin and a context. NO_ENTRY, UNSUPPORTED, TOO_OLD, TOO_NEW: text says what does not fit. */
 int32_t convoy_plain_host_open(struct convoy_plain_host *host, const char *plugin, struct convoy_error *error);
 

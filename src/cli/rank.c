@@ -28,7 +28,7 @@ struct rank_group {
     uint32_t sync_inner;
 };
 
-static int32_t rank_open_group(struct convoy_rank *rank, const struct rank_group *group, convoy_group **group_out)
+static int32_t rank_open_group(struct convoy_rank *rank, const struct rank_group *group, convoy_host_group **group_out)
 {
     int32_t members[CONVOY_SHAPE_RANKS_MAX];
     for (uint32_t i = 0; i < group->count; i++) {
@@ -45,7 +45,7 @@ static int32_t rank_open_group(struct convoy_rank *rank, const struct rank_group
         .timeout_ns = rank->setup->timeout_ns,
         .open_timeout_ns = 30 * CONVOY_NS_PER_S,
     };
-    return convoy_plain_host_group_open(&rank->host, &options, group_out, &rank->error);
+    return convoy_serving_host_group_open(&rank->host, &options, group_out, &rank->error);
 }
 
 static int32_t rank_open_groups(struct convoy_rank *rank)
@@ -91,28 +91,33 @@ int32_t convoy_rank_init(struct convoy_rank *rank, const struct convoy_rank_setu
     }
     int32_t status = convoy_run_log_open(&rank->log, path, setup->log_limit_bytes, &header, &rank->error);
     if (status == CONVOY_OK) {
-        status = convoy_plain_host_open(&rank->host, setup->plugin, &rank->error);
-        memcpy(rank->board->release, rank->host.release, sizeof rank->board->release);
-        memcpy(rank->board->build_id, rank->host.build_id, sizeof rank->board->build_id);
+        status = convoy_serving_host_open(&rank->host, setup->plugin, &rank->error);
+    }
+    if (status == CONVOY_OK) {
+        const struct convoy_file_info *file = &convoy_loader_info(rank->host.loader)->file;
+        (void)snprintf(rank->board->release, sizeof rank->board->release, "%.31s", file->release);
+        (void)snprintf(rank->board->build_id, sizeof rank->board->build_id, "%.63s", file->build_id);
+        convoy_swapper_init(&rank->swapper, rank->host.loader, setup->timeout_ns, &rank->board->swaps);
     }
     return status == CONVOY_OK ? rank_open_groups(rank) : status;
 }
 
-static void rank_close_group(struct convoy_rank *rank, convoy_group **group)
+static void rank_close_group(convoy_host_group **group)
 {
     if (*group != NULL) {
         struct convoy_error error = CONVOY_ERROR_INIT;
-        (void)rank->host.core->group_close(*group, RANK_CLOSE_TIMEOUT_NS, &error);
+        (void)convoy_host_group_close(*group, RANK_CLOSE_TIMEOUT_NS, &error);
         *group = NULL;
     }
 }
 
 void convoy_rank_fini(struct convoy_rank *rank)
 {
-    rank_close_group(rank, &rank->cp);
-    rank_close_group(rank, &rank->tp);
-    rank_close_group(rank, &rank->world);
-    convoy_plain_host_close(&rank->host, RANK_CLOSE_TIMEOUT_NS);
+    (void)convoy_swapper_finish(&rank->swapper, true);
+    rank_close_group(&rank->cp);
+    rank_close_group(&rank->tp);
+    rank_close_group(&rank->world);
+    convoy_serving_host_close(&rank->host, RANK_CLOSE_TIMEOUT_NS);
     convoy_run_log_close(&rank->log);
 }
 
@@ -194,7 +199,7 @@ int32_t convoy_rank_gather(struct convoy_rank *rank, struct convoy_rank_gather *
     };
     rank_log_row(rank, gather);
     uint64_t started_ns = convoy_now_ns();
-    int32_t status = rank->host.sync->gather(rank->world, &call, 0, &result, &rank->error);
+    int32_t status = convoy_host_gather(rank->world, &call, 0, &result, &rank->error);
     if (status == CONVOY_OK) {
         convoy_histogram_add(&rank->board->gather, convoy_now_ns() - started_ns);
         atomic_fetch_add_explicit(&rank->board->rounds, 1, memory_order_relaxed);
@@ -254,14 +259,13 @@ int32_t convoy_rank_reduce(struct convoy_rank *rank, uint64_t step, uint32_t cou
                                         .list_stride = sizeof agreed,
                                         .list_capacity = 1,
                                         .report = rank_report(rank)};
-    const struct convoy_poll_table *poll = rank->host.poll;
     convoy_operation operation = 0;
     memset(rank->agreed, 0xa5, sizeof rank->agreed);
     rank_log_states(rank, step, count);
     uint64_t started_ns = convoy_now_ns();
-    int32_t status = poll->reduce2_start(rank->tp, rank->cp, &call, &operation, &rank->error);
+    int32_t status = convoy_host_reduce2_start(rank->tp, rank->cp, &call, &operation, &rank->error);
     if (status == CONVOY_OK) {
-        status = poll->reduce2_wait(rank->tp, operation, 0, &result, &rank->error);
+        status = convoy_host_reduce2_wait(rank->tp, operation, 0, &result, &rank->error);
     }
     if (status == CONVOY_OK) {
         convoy_histogram_add(&rank->board->reduce, convoy_now_ns() - started_ns);
@@ -269,6 +273,27 @@ int32_t convoy_rank_reduce(struct convoy_rank *rank, uint64_t step, uint32_t cou
     }
     rank_log_agreed(rank, status, count);
     return status;
+}
+
+/* -- another build ------------------------------------------------------------------------------------------------ */
+
+int32_t convoy_rank_swap(struct convoy_rank *rank, uint64_t step)
+{
+    const struct convoy_run_swap *swap = &rank->setup->swap;
+    const char *path = NULL;
+    if (!convoy_swapper_finish(&rank->swapper, false)) {
+        return CONVOY_OK; /* one at a time; the next is late then */
+    }
+    if (rank->swaps_begun == 0 && step >= convoy_run_swap_there(swap, rank->rank)) {
+        path = swap->path;
+    } else if (rank->swaps_begun == 1 && step >= convoy_run_swap_back(swap, rank->rank)) {
+        path = rank->setup->plugin;
+    }
+    if (path == NULL) {
+        return CONVOY_OK;
+    }
+    rank->swaps_begun++;
+    return convoy_swapper_start(&rank->swapper, path, &rank->error);
 }
 
 /* -- failing ----------------------------------------------------------------------------------------------------- */
@@ -290,15 +315,15 @@ static void rank_wait_for_others(const struct convoy_rank *rank)
 static void rank_abandon(struct convoy_rank *rank, const char *call, struct convoy_board_failure *failure)
 {
     bool is_reduce = strcmp(call, "reduce") == 0;
-    convoy_group *group = is_reduce ? rank->tp : rank->world;
+    convoy_host_group *group = is_reduce ? rank->tp : rank->world;
     struct convoy_group_info info = {.struct_size = sizeof info};
     struct convoy_error error = CONVOY_ERROR_INIT;
-    if (group == NULL || rank->host.core->group_info(group, &info, &error) != CONVOY_OK || info.operation == 0) {
+    if (group == NULL || convoy_host_group_info(group, &info, &error) != CONVOY_OK || info.operation == 0) {
         return;
     }
     failure->was_abandoned = true;
-    failure->abandon_status = is_reduce ? rank->host.poll->reduce2_abandon(group, info.operation, &error)
-                                        : rank->host.core->operation_abandon(group, info.operation, &error);
+    failure->abandon_status = is_reduce ? convoy_host_reduce2_abandon(group, info.operation, &error)
+                                        : convoy_host_operation_abandon(group, info.operation, &error);
 }
 
 void convoy_rank_fail(struct convoy_rank *rank, const char *call, int32_t status)

@@ -12,7 +12,10 @@
 #include "cli/board.h"
 #include "cli/run_fault.h"
 #include "cli/run_log.h"
+#include "cli/run_swap.h"
 #include "cli/scheduler.h"
+#include "cli/serving_host.h"
+#include "cli/swapper.h"
 
 #define CONVOY_RANK_PORTS_MAX (1u + 2u * CONVOY_SHAPE_RANKS_MAX)
 
@@ -29,6 +32,7 @@ struct convoy_rank_setup {
     uint64_t timeout_ns;
     double speed; /* 0 = as fast as it goes */
     struct convoy_run_fault fault;
+    struct convoy_run_swap swap;
     uint16_t ports[CONVOY_RANK_PORTS_MAX]; /* one per group of more than one member, see convoy_rank_port_count */
     struct convoy_board *board;
 };
@@ -37,10 +41,12 @@ struct convoy_rank {
     const struct convoy_rank_setup *setup;
     uint32_t rank;
     struct convoy_board_rank *board; /* this rank's part */
-    struct convoy_plain_host host;
-    convoy_group *world;
-    convoy_group *tp;
-    convoy_group *cp;
+    struct convoy_serving_host host;
+    convoy_host_group *world;
+    convoy_host_group *tp;
+    convoy_host_group *cp;
+    struct convoy_swapper swapper;
+    uint32_t swaps_begun;
     struct convoy_run_log log;
     struct convoy_error error;
     struct convoy_report report; /* of the last call that failed */
@@ -71,6 +77,9 @@ int32_t convoy_rank_gather(struct convoy_rank *rank, struct convoy_rank_gather *
 
 /* Two-level reduce of rank->ids and rank->states into rank->agreed. */
 int32_t convoy_rank_reduce(struct convoy_rank *rank, uint64_t step, uint32_t count);
+
+/* Before a step: begins a swap that is due, and notes one that is over. */
+int32_t convoy_rank_swap(struct convoy_rank *rank, uint64_t step);
 
 /* Puts the failure of `call` on the board, gives the open operation up when every rank has decided. */
 void convoy_rank_fail(struct convoy_rank *rank, const char *call, int32_t status);

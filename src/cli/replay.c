@@ -116,11 +116,16 @@ static int32_t replay_step(struct replay *replay)
     struct convoy_rank *rank = &replay->rank;
     struct convoy_rank_gather gather = {.step = replay->step, .trace_step = replay->trace_step};
     replay_pace(replay);
+    int32_t status = convoy_rank_swap(rank, replay->step);
+    if (status != CONVOY_OK) {
+        convoy_rank_fail(rank, "swap", status);
+        return status;
+    }
     convoy_scheduler_begin(&replay->scheduler, replay->trace_step);
     gather.votes = replay_votes(replay);
     convoy_scheduler_row(&replay->scheduler, replay->trace_step, gather.row);
     gather.tag = replay_fault(replay);
-    int32_t status = convoy_rank_gather(rank, &gather);
+    status = convoy_rank_gather(rank, &gather);
     if (status != CONVOY_OK) {
         convoy_rank_fail(rank, "gather", status);
         return status;
@@ -157,7 +162,9 @@ static int32_t replay_loop(struct replay *replay)
     uint64_t began_ns = convoy_now_ns();
     while (status == CONVOY_IN_PROGRESS) {
         atomic_store_explicit(&board->trace_step, replay->trace_step, memory_order_relaxed);
+        uint64_t step_ns = convoy_now_ns();
         status = replay_step(replay);
+        convoy_swapper_turn(&replay->rank.swapper, convoy_now_ns() - step_ns);
         replay->step += status >= 0;
         atomic_store_explicit(&board->steps, replay->step, memory_order_relaxed);
         board->wall_ns = convoy_now_ns() - began_ns;

@@ -8,6 +8,7 @@
 #include "cli/rank.h"
 #include "cli/replay.h"
 #include "cli/report.h"
+#include "cli/report_swap.h"
 #include "cli/run_check.h"
 #include "cli/run_options.h"
 #include "cli/safetensors.h"
@@ -55,6 +56,10 @@ static int32_t run_prepare(struct run *run, struct convoy_error *error)
     if (status == CONVOY_OK && access(run->options.plugin, R_OK) != 0) {
         status = convoy_error_set(error, CONVOY_NOT_FOUND, "cannot read the plugin %.200s", run->options.plugin);
     }
+    if (status == CONVOY_OK && run->options.swap_text != NULL && access(run->options.swap.path, R_OK) != 0) {
+        status = convoy_error_set(error, CONVOY_NOT_FOUND, "cannot read the plugin to swap to, %.190s",
+                                  run->options.swap.path);
+    }
     if (status == CONVOY_OK) {
         status = run_check_tensors(&run->options, error);
     }
@@ -74,6 +79,7 @@ static int32_t run_prepare(struct run *run, struct convoy_error *error)
     setup->trace = &run->trace;
     setup->shape = run->options.shape;
     setup->fault = run->options.fault;
+    setup->swap = run->options.swap;
     setup->plugin = run->options.plugin;
     setup->log_directory = run->options.out;
     setup->log_limit_bytes = run->options.log_mib << 20;
@@ -114,6 +120,9 @@ static void run_announce(const struct run *run)
                  convoy_shape_ranks(shape) == 1 ? "" : "es", shape->dp, shape->tp, shape->cp, run->options.seed);
     if (run->setup.fault.kind != CONVOY_RUN_FAULT_NONE) {
         (void)printf("injecting %s\n", run->options.fault_text);
+    }
+    if (run->options.swap_text != NULL) {
+        (void)printf("swapping to %s\n", run->options.swap_text);
     }
 }
 
@@ -201,6 +210,36 @@ static bool run_fault_was_reached(const struct run *run)
            atomic_load(&run->setup.board->ranks[fault->rank].steps) >= fault->step;
 }
 
+static struct convoy_swap_line run_swap_line(const struct run *run, uint32_t rank, char name[32])
+{
+    (void)snprintf(name, 32, "rank %u", rank);
+    return (struct convoy_swap_line){.name = name,
+                                     .wanted = convoy_run_swap_count(&run->setup.swap, rank),
+                                     .tally = &run->setup.board->ranks[rank].swaps};
+}
+
+static void run_report_swaps(const struct run *run)
+{
+    char name[32];
+    convoy_report_swaps_head(stdout, "step");
+    for (uint32_t rank = 0; rank < run->setup.board->rank_count; rank++) {
+        const struct convoy_swap_line line = run_swap_line(run, rank, name);
+        convoy_report_swap(stdout, &line);
+    }
+}
+
+static bool run_swaps_are_right(const struct run *run, char *why_out, size_t capacity)
+{
+    char name[32];
+    for (uint32_t rank = 0; rank < run->setup.board->rank_count; rank++) {
+        const struct convoy_swap_line line = run_swap_line(run, rank, name);
+        if (!convoy_report_swap_is_right(&line, why_out, capacity)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The last line: what this replay was worth, in one sentence. */
 static int run_verdict(const struct run *run, bool is_finished, bool is_equal)
 {
@@ -226,6 +265,10 @@ static int run_verdict(const struct run *run, bool is_finished, bool is_equal)
         (void)printf("replay finished, but the fault %.60s was never reached; %s\n", options->fault_text, checked);
         return CONVOY_EXIT_FAILURE;
     }
+    if (!run_swaps_are_right(run, why, sizeof why)) {
+        (void)printf("replay finished, but %s; %s\n", why, checked);
+        return CONVOY_EXIT_FAILURE;
+    }
     (void)printf("replay %s: %s\n", is_equal ? "passed" : "FAILED", checked);
     return is_equal ? CONVOY_EXIT_OK : CONVOY_EXIT_FAILURE;
 }
@@ -239,6 +282,9 @@ static int run_finish(const struct run *run)
         .wall_ns = convoy_now_ns() - run->started_ns,
     };
     convoy_report_table(stdout, &report);
+    if (run->options.swap_text != NULL) {
+        run_report_swaps(run);
+    }
     bool is_finished = run_all_ended_as(run, CONVOY_BOARD_FINISHED);
     if (!is_finished) {
         (void)fputc('\n', stdout);

@@ -15,7 +15,7 @@ struct run_shape {
     const char *roles;
 };
 
-#define RUN_OPTIONS 17u
+#define RUN_OPTIONS 18u
 #define RUN_ROLES "1:2:1"
 
 static void run_options_table(struct convoy_run_options *options, struct run_shape *shape,
@@ -33,6 +33,8 @@ static void run_options_table(struct convoy_run_options *options, struct run_sha
         {"seed", CONVOY_OPTION_NUMBER, &options->seed, 0, UINT64_MAX, "N", "of the states' times (default 1)"},
         {"fault", CONVOY_OPTION_TEXT, &options->fault_text, 0, 0, "WHAT",
          "kill:RANK@STEP, stall:RANK@STEP:MS, diverge:RANK@STEP; counts executed steps from 0"},
+        {"swap", CONVOY_OPTION_TEXT, &options->swap_text, 0, 0, "FILE@STEP",
+         "puts another build behind the running groups; :rank=N, :every=STEPS (one after another), :back=STEP"},
         {"timeout-ms", CONVOY_OPTION_NUMBER, &options->timeout_ms, 1, 600000, "MS",
          "deadline of every call (default 5000)"},
         {"deadline", CONVOY_OPTION_NUMBER, &options->deadline_s, 1, 1000000, "S",
@@ -95,6 +97,9 @@ static int32_t run_options_check(struct convoy_run_options *options, const struc
     }
     if (status == CONVOY_OK && options->fault_text != NULL) {
         status = convoy_run_fault_parse(&options->fault, options->fault_text, ranks, error);
+    }
+    if (status == CONVOY_OK && options->swap_text != NULL) {
+        status = convoy_run_swap_parse(&options->swap, options->swap_text, ranks, error);
     }
     if (status == CONVOY_OK) {
         status = run_options_path(&options->trace, options->trace_default, "trace/default.jsonl", error);

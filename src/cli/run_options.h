@@ -7,6 +7,7 @@
 #include "cli/place.h"
 #include "cli/pipeline_shape.h"
 #include "cli/run_fault.h"
+#include "cli/run_swap.h"
 #include "cli/shape.h"
 
 #include <stdbool.h>
@@ -15,6 +16,8 @@ struct convoy_run_options {
     struct convoy_shape shape;
     struct convoy_run_fault fault;
     const char *fault_text; /* as it was given; NULL = none */
+    struct convoy_run_swap swap;
+    const char *swap_text; /* as it was given; NULL = none */
     const char *trace;
     const char *plugin;
     const char *out;
