@@ -44,7 +44,7 @@ static int32_t arrival_ask(struct convoy_arrival *arrival, const struct convoy_t
         .list_stride = sizeof arrival->lists[0],
         .list_capacity = arrival->list_capacity,
     };
-    return host->transfer->payload(host->engine, transfer, &arrival->payload, error);
+    return convoy_host_transfer_payload(host->engine, transfer, &arrival->payload, error);
 }
 
 int32_t convoy_arrival_look(struct convoy_arrival *arrival, const struct convoy_transfer_host *host,

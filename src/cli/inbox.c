@@ -21,7 +21,7 @@ int32_t convoy_inbox_init(struct convoy_inbox *inbox, const struct convoy_transf
 static void inbox_release(struct convoy_inbox *inbox, convoy_transfer transfer)
 {
     struct convoy_error error = CONVOY_ERROR_INIT;
-    (void)inbox->host->transfer->release(inbox->host->engine, transfer, &error);
+    (void)convoy_host_transfer_release(inbox->host->engine, transfer, &error);
 }
 
 void convoy_inbox_fini(struct convoy_inbox *inbox)
@@ -44,7 +44,7 @@ static int32_t inbox_accept(struct convoy_inbox *inbox, struct convoy_error *err
         .mode = setup->hosts == 1 ? CONVOY_LOAD_VIEW : CONVOY_LOAD_COPY,
         .timeout_ns = convoy_deadline_left(convoy_now_ns(), setup->deadline_ns) + setup->timeout_ns,
     };
-    return inbox->host->transfer->accept_start(inbox->host->engine, &load, &inbox->accept, error);
+    return convoy_host_accept_start(inbox->host->engine, &load, &inbox->accept, error);
 }
 
 static void inbox_record(struct convoy_inbox *inbox, uint32_t request, const struct convoy_transfer_result *result)
@@ -102,14 +102,13 @@ static int32_t inbox_open(struct convoy_inbox *inbox, const struct convoy_transf
 int32_t convoy_inbox_take(struct convoy_inbox *inbox, uint64_t wait_ns, uint32_t *request_out,
                           convoy_transfer *load_out, struct convoy_error *error)
 {
-    const struct convoy_transfer_table *table = inbox->host->transfer;
     struct convoy_transfer_result result = {.struct_size = sizeof result};
     int32_t status = inbox->accept != 0 ? CONVOY_OK : inbox_accept(inbox, error);
     if (status != CONVOY_OK) {
         return status;
     }
-    status = wait_ns != 0 ? table->transfer_wait(inbox->host->engine, inbox->accept, wait_ns, &result, error)
-                          : table->transfer_test(inbox->host->engine, inbox->accept, &result, error);
+    status = wait_ns != 0 ? convoy_host_transfer_wait(inbox->host->engine, inbox->accept, wait_ns, &result, error)
+                          : convoy_host_transfer_test(inbox->host->engine, inbox->accept, &result, error);
     if (status == CONVOY_OK) {
         return inbox_open(inbox, &result, request_out, load_out, error);
     }

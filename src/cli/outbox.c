@@ -40,7 +40,7 @@ static void outbox_release(const struct convoy_outbox *outbox, convoy_transfer *
 {
     if (*transfer != 0) {
         struct convoy_error error = CONVOY_ERROR_INIT;
-        (void)outbox->host->transfer->release(outbox->host->engine, *transfer, &error);
+        (void)convoy_host_transfer_release(outbox->host->engine, *transfer, &error);
         *transfer = 0;
     }
 }
@@ -58,13 +58,12 @@ static void outbox_release_upstream(const struct convoy_outbox *outbox, struct c
 static void outbox_stop_copy(const struct convoy_outbox *outbox, const struct convoy_outbox_slot *slot)
 {
     static const char reason[] = "the sender stops";
-    const struct convoy_transfer_table *table = outbox->host->transfer;
     const struct timespec pause = {.tv_nsec = OUTBOX_LOOK_NS};
     struct convoy_transfer_result result = {.struct_size = sizeof result};
     struct convoy_error error = CONVOY_ERROR_INIT;
     uint64_t deadline_ns = convoy_deadline_after(convoy_now_ns(), outbox->board->setup.timeout_ns);
-    (void)table->abort(outbox->host->engine, slot->staged, reason, sizeof reason - 1, &error);
-    while (table->transfer_test(outbox->host->engine, slot->staged, &result, &error) != CONVOY_CLOSED &&
+    (void)convoy_host_transfer_abort(outbox->host->engine, slot->staged, reason, sizeof reason - 1, &error);
+    while (convoy_host_transfer_test(outbox->host->engine, slot->staged, &result, &error) != CONVOY_CLOSED &&
            result.is_source_free == 0 && convoy_now_ns() < deadline_ns) {
         (void)nanosleep(&pause, NULL);
     }
@@ -98,7 +97,7 @@ int32_t convoy_outbox_connect(struct convoy_outbox *outbox, struct convoy_error 
         if ((uint32_t)convoy_pipeline_shape_role(&setup->shape, i) != next) {
             continue;
         }
-        int32_t status = outbox->host->transfer->peer_connect(outbox->host->engine, session, strlen(session),
+        int32_t status = convoy_host_peer_connect(outbox->host->engine, session, strlen(session),
                                                               setup->timeout_ns, &outbox->peers[i], error);
         if (status != CONVOY_OK) {
             return convoy_error_prefix(error, status, "connecting to %s",
@@ -130,7 +129,7 @@ static int32_t outbox_send(struct convoy_outbox *outbox, struct convoy_outbox_sl
         .timeout_ns = outbox->board->setup.timeout_ns,
     };
     slot->attempts++;
-    return outbox->host->transfer->send_start(outbox->host->engine, NULL, &send, &slot->send, error);
+    return convoy_host_send_start(outbox->host->engine, NULL, &send, &slot->send, error);
 }
 
 static bool is_back_pressure(int32_t status)
@@ -149,7 +148,7 @@ int32_t convoy_outbox_add(struct convoy_outbox *outbox, uint32_t request, const 
         return convoy_error_set(error, CONVOY_BUSY, "%u requests are under way", outbox->slot_count);
     }
     timed.timeout_ns = outbox->board->setup.timeout_ns;
-    int32_t status = outbox->host->transfer->stage_start(outbox->host->engine, &timed, &staged, error);
+    int32_t status = convoy_host_stage_start(outbox->host->engine, &timed, &staged, error);
     if (is_back_pressure(status)) {
         side->refusals += outbox->refused != request + 1;
         outbox->refused = request + 1;
@@ -193,7 +192,7 @@ static int32_t outbox_look_at_stage(struct convoy_outbox *outbox, struct convoy_
     if (slot->is_staged) {
         return CONVOY_OK;
     }
-    int32_t status = outbox->host->transfer->transfer_test(outbox->host->engine, slot->staged, NULL, error);
+    int32_t status = convoy_host_transfer_test(outbox->host->engine, slot->staged, NULL, error);
     if (status == CONVOY_OK) {
         slot->is_staged = true;
         outbox_release_upstream(outbox, slot);
@@ -232,7 +231,7 @@ static int32_t outbox_look_at_send(struct convoy_outbox *outbox, struct convoy_o
                                    struct convoy_error *error)
 {
     struct convoy_transfer_result result = {.struct_size = sizeof result};
-    int32_t status = outbox->host->transfer->transfer_test(outbox->host->engine, slot->send, &result, error);
+    int32_t status = convoy_host_transfer_test(outbox->host->engine, slot->send, &result, error);
     if (status == CONVOY_IN_PROGRESS) {
         return CONVOY_OK;
     }
@@ -285,7 +284,7 @@ void convoy_outbox_wait(struct convoy_outbox *outbox)
         const struct convoy_outbox_slot *slot = &outbox->slots[i];
         if (slot->is_used && slot->send != 0 && slot->sent_ns == 0) {
             struct convoy_error error = CONVOY_ERROR_INIT;
-            (void)outbox->host->transfer->transfer_wait(outbox->host->engine, slot->send, OUTBOX_WAIT_NS, NULL, &error);
+            (void)convoy_host_transfer_wait(outbox->host->engine, slot->send, OUTBOX_WAIT_NS, NULL, &error);
             return;
         }
     }

@@ -163,7 +163,6 @@ static struct convoy_perf_transfer_account *side_account(struct side *side)
 
 static int32_t send_round(struct side *side, uint64_t round, struct convoy_perf_transfer_sample *sample)
 {
-    const struct convoy_transfer_table *table = side->host.transfer;
     struct convoy_transfer_result result = {.struct_size = sizeof result};
     convoy_transfer transfer = 0;
     char request[32];
@@ -185,9 +184,9 @@ static int32_t send_round(struct side *side, uint64_t round, struct convoy_perf_
                                      .path = side->load->path,
                                      .peer = side->peer,
                                      .timeout_ns = side_left_ns(side)};
-    status = table->send(side->host.engine, &stage, &send, &transfer, side->error);
+    status = convoy_host_transfer_send(side->host.engine, &stage, &send, &transfer, side->error);
     if (status == CONVOY_OK) {
-        status = table->transfer_test(side->host.engine, transfer, &result, side->error);
+        status = convoy_host_transfer_test(side->host.engine, transfer, &result, side->error);
         side_account(side)->paths[0] = result.path;
         if (sample != NULL) {
             sample->started_ns = result.times_ns[CONVOY_TIME_STARTED];
@@ -196,7 +195,7 @@ static int32_t send_round(struct side *side, uint64_t round, struct convoy_perf_
     }
     if (transfer != 0) {
         struct convoy_error error = CONVOY_ERROR_INIT;
-        (void)table->release(side->host.engine, transfer, &error);
+        (void)convoy_host_transfer_release(side->host.engine, transfer, &error);
     }
     return status;
 }
@@ -213,7 +212,7 @@ static int32_t compare_payload(struct side *side, convoy_transfer transfer)
                                      .tensor_stride = sizeof *views,
                                      .tensor_capacity = count};
     int32_t status = views == NULL ? convoy_error_set(side->error, CONVOY_NO_MEMORY, "no memory for %" PRIu64 " views", count)
-                                   : side->host.transfer->payload(side->host.engine, transfer, &payload, side->error);
+                                   : convoy_host_transfer_payload(side->host.engine, transfer, &payload, side->error);
     uint64_t at = 0;
     for (uint64_t i = 0; i < count && status == CONVOY_OK; i++) {
         uint64_t bytes = convoy_perf_transfer_load_part(side->load, i);
@@ -239,7 +238,6 @@ static void receive_note(struct side *side, const struct convoy_transfer_result 
 
 static int32_t receive_round(struct side *side, uint64_t round, struct convoy_perf_transfer_sample *sample)
 {
-    const struct convoy_transfer_table *table = side->host.transfer;
     bool is_view = side->board->kind == CONVOY_PERF_TRANSFER_VIEW;
     struct convoy_transfer_result result = {.struct_size = sizeof result};
     convoy_transfer transfer = 0;
@@ -247,7 +245,7 @@ static int32_t receive_round(struct side *side, uint64_t round, struct convoy_pe
                                      .mode = is_view ? CONVOY_LOAD_VIEW : CONVOY_LOAD_COPY,
                                      .path = side->load->path == CONVOY_PATH_PUSH ? 0 : side->load->path,
                                      .timeout_ns = side_left_ns(side)};
-    int32_t status = table->accept_start(side->host.engine, &load, &transfer, side->error);
+    int32_t status = convoy_host_accept_start(side->host.engine, &load, &transfer, side->error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -255,7 +253,7 @@ static int32_t receive_round(struct side *side, uint64_t round, struct convoy_pe
     do { /* in slices, so that a sender that failed is noticed */
         status = side_is_over(side);
         if (status == CONVOY_OK) {
-            status = table->transfer_wait(side->host.engine, transfer, 100 * CONVOY_NS_PER_MS, &result, side->error);
+            status = convoy_host_transfer_wait(side->host.engine, transfer, 100 * CONVOY_NS_PER_MS, &result, side->error);
         }
     } while (status == CONVOY_IN_PROGRESS);
     if (status == CONVOY_OK) {
@@ -263,7 +261,7 @@ static int32_t receive_round(struct side *side, uint64_t round, struct convoy_pe
         receive_note(side, &result, sample);
     }
     struct convoy_error error = CONVOY_ERROR_INIT;
-    (void)table->release(side->host.engine, transfer, &error);
+    (void)convoy_host_transfer_release(side->host.engine, transfer, &error);
     return status;
 }
 
@@ -279,7 +277,7 @@ static int32_t send_all(struct side *side)
     }
     if (status == CONVOY_OK) {
         const char *session = side->board->session;
-        status = side->host.transfer->peer_connect(side->host.engine, session, strlen(session), side_left_ns(side),
+        status = convoy_host_peer_connect(side->host.engine, session, strlen(session), side_left_ns(side),
                                                    &side->peer, side->error);
     }
     return status == CONVOY_OK ? side_rounds(side, send_round) : status;

@@ -6,6 +6,7 @@
 #include "cli/pipeline_role.h"
 #include "cli/pipeline_setup.h"
 #include "cli/pipeline_trace.h"
+#include "cli/report_swap.h"
 #include "cli/safetensors.h"
 #include "cli/two_hosts.h"
 #include "core/clock.h"
@@ -230,6 +231,29 @@ static int32_t pipeline_trace(const struct pipeline *pipeline, struct convoy_err
     return status;
 }
 
+/* Prints what became of the members' swaps. INVARIANT: not all that were to be made were. */
+static int32_t pipeline_swaps(const struct pipeline *pipeline, struct convoy_error *error)
+{
+    const struct convoy_pipeline_board *board = pipeline->board;
+    char why[160];
+    int32_t status = CONVOY_OK;
+    if (board->setup.swap_count == 0) {
+        return CONVOY_OK;
+    }
+    convoy_report_swaps_head(stdout, "turn");
+    for (uint32_t member = 0; member < convoy_pipeline_shape_members(&board->setup.shape); member++) {
+        char name[CONVOY_PIPELINE_NAME_BYTES];
+        const struct convoy_swap_line line = {.name = convoy_pipeline_shape_name(&board->setup.shape, member, name),
+                                              .wanted = board->setup.swap_count,
+                                              .tally = &board->members[member].swaps};
+        convoy_report_swap(stdout, &line);
+        if (status == CONVOY_OK && !convoy_report_swap_is_right(&line, why, sizeof why)) {
+            status = convoy_error_set(error, CONVOY_INVARIANT, "%s", why);
+        }
+    }
+    return status;
+}
+
 static int pipeline_finish(struct pipeline *pipeline)
 {
     struct convoy_error error = CONVOY_ERROR_INIT;
@@ -240,6 +264,9 @@ static int pipeline_finish(struct pipeline *pipeline)
     }
     if (status == CONVOY_OK) {
         status = pipeline_check(pipeline, &error);
+    }
+    if (status == CONVOY_OK) {
+        status = pipeline_swaps(pipeline, &error);
     }
     if (status != CONVOY_OK) {
         (void)printf("pipeline FAILED: %s\n", error.text);

@@ -19,6 +19,8 @@ struct convoy_pipeline_options {
     const char *tensors;   /* safetensors file; NULL = one that is made in `out` */
     const char *trace_out; /* where trace events go; NULL = nowhere */
     const char *plugin;
+    const char *swap;    /* another build that members go to in the middle; NULL = none */
+    bool must_swap_back; /* and from there to the plugin again */
     const char *out; /* folder, is there */
     const struct convoy_trace *trace;
     double speed;

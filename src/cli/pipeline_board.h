@@ -12,6 +12,7 @@
 #include "cli/pipeline_shape.h"
 #include "cli/place.h"
 #include "cli/plain_host.h"
+#include "cli/swapper.h"
 #include "cli/trace.h"
 
 #include <stdatomic.h>
@@ -41,6 +42,7 @@ struct convoy_pipeline_member {
     char release[CONVOY_PLAIN_HOST_TEXT_BYTES];
     char build_id[CONVOY_PLAIN_HOST_TEXT_BYTES];
     struct convoy_error error; /* FAILED: why; STOPPED: in the middle of what */
+    struct convoy_swap_tally swaps;
     struct convoy_engine_figures figures; /* of the pool when everything was done; struct_size 0 = never taken */
 };
 
@@ -72,6 +74,8 @@ struct convoy_pipeline_setup {
     uint64_t deadline_ns; /* of everything, CLOCK_MONOTONIC */
     double speed;         /* 0 = as fast as it goes */
     uint32_t is_traced;
+    uint32_t swap_count; /* of each member: 0, 1, or 2: and back */
+    char swap[CONVOY_PLACE_PATH_BYTES]; /* the build that it goes to */
     char plugin[CONVOY_PLACE_PATH_BYTES];
     char tensors[CONVOY_PLACE_PATH_BYTES];
     char folder[CONVOY_PLACE_PATH_BYTES]; /* of what is written */

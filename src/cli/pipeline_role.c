@@ -2,6 +2,7 @@
 #include "cli/pipeline_role.h"
 
 #include "cli/options.h"
+#include "cli/pipeline_swap.h"
 #include "cli/pipeline_work.h"
 #include "cli/two_hosts.h"
 #include "core/clock.h"
@@ -152,6 +153,7 @@ static int32_t role_drain(struct convoy_pipeline_worker *role)
 /* The file goes last: until the engine is closed a stage may still read it. */
 static int32_t role_close(struct convoy_pipeline_worker *role, struct convoy_error *error)
 {
+    (void)convoy_swapper_finish(&role->swapper, true);
     if (role->host.engine != NULL) {
         convoy_outbox_fini(&role->outbox);
         convoy_inbox_fini(&role->inbox);
@@ -179,7 +181,11 @@ static int32_t role_run(struct convoy_pipeline_worker *role)
 {
     int32_t status = role_open(role);
     if (status == CONVOY_OK) {
+        convoy_swapper_init(&role->swapper, role->host.loader, role->board->setup.timeout_ns, &role->self->swaps);
         status = convoy_pipeline_work(role);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_pipeline_swap_end(role);
     }
     if (status == CONVOY_OK) {
         status = role_drain(role);

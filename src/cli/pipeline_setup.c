@@ -105,6 +105,10 @@ static int32_t setup_fill(const struct convoy_pipeline_options *options, struct 
     if (status == CONVOY_OK) {
         status = copy_path(setup->folder, options->out, error);
     }
+    if (status == CONVOY_OK && options->swap != NULL) {
+        setup->swap_count = options->must_swap_back ? 2 : 1;
+        status = copy_path(setup->swap, options->swap, error);
+    }
     if (status == CONVOY_OK) {
         status = make_input(options, board, error);
     }

@@ -2,6 +2,7 @@
 #include "cli/pipeline_work.h"
 
 #include "cli/pipeline_role.h"
+#include "cli/pipeline_swap.h"
 #include "core/clock.h"
 #include "core/error.h"
 
@@ -25,7 +26,8 @@ static int32_t work_turn(struct convoy_pipeline_worker *worker)
         return convoy_error_set(&worker->error, CONVOY_TIMED_OUT, "not done in time: %u requests through, %u under way",
                                 atomic_load(&worker->self->done), convoy_outbox_count(&worker->outbox));
     }
-    return is_sender(worker) ? convoy_outbox_work(&worker->outbox, &worker->error) : CONVOY_OK;
+    int32_t status = convoy_pipeline_swap_turn(worker);
+    return status == CONVOY_OK && is_sender(worker) ? convoy_outbox_work(&worker->outbox, &worker->error) : status;
 }
 
 /* Puts a request into the outbox, as soon as there is room. With nothing under way no room will come of itself, so that

@@ -5,6 +5,7 @@
 
 #include "cli/inbox.h"
 #include "cli/outbox.h"
+#include "cli/swapper.h"
 
 struct convoy_pipeline_worker {
     struct convoy_pipeline_board *board; /* borrows */
@@ -16,6 +17,9 @@ struct convoy_pipeline_worker {
     struct convoy_parcel parcel;
     struct convoy_inbox inbox;   /* all but the encoder */
     struct convoy_outbox outbox; /* all but the decoder */
+    struct convoy_swapper swapper;
+    uint32_t swaps_begun;
+    uint64_t turned_ns; /* when the last turn was */
     uint64_t started_ns;
     struct convoy_error error; /* of what failed */
 };

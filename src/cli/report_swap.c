@@ -5,7 +5,6 @@
 #include "core/status.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 static double milliseconds(uint64_t ns)
 {

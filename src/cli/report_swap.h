@@ -5,6 +5,8 @@
 
 #include "cli/swapper.h"
 
+#include <stdio.h>
+
 /* One host: its name, what it was to do, what came of it. */
 struct convoy_swap_line {
     const char *name; /* such as "rank 3" */

@@ -342,6 +342,8 @@ static int run_pipeline(const struct run *run)
         .tensors = options->tensors,
         .trace_out = options->trace_out,
         .plugin = options->plugin,
+        .swap = options->swap_text != NULL ? options->swap.path : NULL,
+        .must_swap_back = options->swap.back != CONVOY_RUN_SWAP_NEVER,
         .out = options->out,
         .trace = &run->trace,
         .speed = options->speed,

@@ -105,6 +105,7 @@ uint64_t convoy_run_swap_back(const struct convoy_run_swap *swap, uint32_t rank)
 
 uint32_t convoy_run_swap_count(const struct convoy_run_swap *swap, uint32_t rank)
 {
-    return (convoy_run_swap_there(swap, rank) != CONVOY_RUN_SWAP_NEVER) +
-           (convoy_run_swap_back(swap, rank) != CONVOY_RUN_SWAP_NEVER);
+    bool is_there = convoy_run_swap_there(swap, rank) != CONVOY_RUN_SWAP_NEVER;
+    bool is_back = convoy_run_swap_back(swap, rank) != CONVOY_RUN_SWAP_NEVER;
+    return (is_there ? 1u : 0u) + (is_back ? 1u : 0u);
 }

@@ -14,7 +14,10 @@
 static const struct convoy_family_request host_families[] = {
     {"core", 4, CONVOY_CORE_MAJOR, 0, CONVOY_CORE_MAJOR, CONVOY_CORE_MINOR},
     {"transfer", 8, CONVOY_TRANSFER_MAJOR, 0, CONVOY_TRANSFER_MAJOR, CONVOY_TRANSFER_MINOR},
+    {"move", 4, CONVOY_MOVE_MAJOR, 0, CONVOY_MOVE_MAJOR, CONVOY_MOVE_MINOR},
 };
+
+#define HOST_TRANSFER 1u /* its place there; move may be refused: such a plugin works, and is not replaced meanwhile */
 
 /* Log lines of the plugin go to stderr, prefixed, so that they are told from the command's own. */
 static void host_log(void *user, uint32_t level, const char *text, size_t length)
@@ -24,42 +27,24 @@ static void host_log(void *user, uint32_t level, const char *text, size_t length
     (void)fprintf(stderr, "plugin: %.*s\n", (int)length, text);
 }
 
-/* Every function that is called here is in 1.0; a shorter table cannot be one. */
-static int32_t host_table(const struct convoy_transfer_host *host, const char *family, size_t bytes,
-                          const struct convoy_table_header **table_out, struct convoy_error *error)
-{
-    const struct convoy_table_header *table = convoy_loader_table(host->loader, family);
-    if (table == NULL || table->table_size < bytes) {
-        return convoy_error_set(error, CONVOY_TOO_OLD, "the table of family %s has %u bytes: must be at least %zu",
-                                family, table != NULL ? table->table_size : 0, bytes);
-    }
-    *table_out = table;
-    return CONVOY_OK;
-}
-
 static int32_t host_load(struct convoy_transfer_host *host, const char *plugin, struct convoy_error *error)
 {
     const struct convoy_loader_options options = {
         .path = plugin,
-        .flags = CONVOY_LOADER_REQUIRE_ALL,
         .log_level = CONVOY_LOG_WARN,
         .log = host_log,
         .host_name = "convoy command " CONVOY_RELEASE,
         .families = host_families,
         .family_count = sizeof host_families / sizeof host_families[0],
     };
-    const struct convoy_table_header *core = NULL;
-    const struct convoy_table_header *transfer = NULL;
     int32_t status = convoy_loader_open(&options, &host->loader, error);
-    if (status == CONVOY_OK) {
-        status = host_table(host, "core", sizeof(struct convoy_core_table), &core, error);
+    if (status != CONVOY_OK) {
+        return status;
     }
-    if (status == CONVOY_OK) {
-        status = host_table(host, "transfer", sizeof(struct convoy_transfer_table), &transfer, error);
-    }
-    host->core = (const struct convoy_core_table *)core;
-    host->transfer = (const struct convoy_transfer_table *)transfer;
-    return status;
+    const struct convoy_family_answer *answer = &convoy_loader_info(host->loader)->answers[HOST_TRANSFER];
+    return answer->status == CONVOY_OK ? CONVOY_OK
+                                       : convoy_error_set(error, answer->status, "the plugin refuses family transfer: %.110s",
+                                                          answer->reason);
 }
 
 int32_t convoy_transfer_host_open(struct convoy_transfer_host *host,
@@ -74,13 +59,13 @@ int32_t convoy_transfer_host_open(struct convoy_transfer_host *host,
             .settings = options->settings,
             .settings_length = options->settings != NULL ? strlen(options->settings) : 0,
         };
-        status = host->core->context_open(&config, &host->context, error);
+        status = convoy_host_context_open(host->loader, &config, &host->context, error);
     }
     if (status == CONVOY_OK) {
         struct convoy_transfer_options engine = options->engine;
         engine.struct_size = sizeof engine;
         engine.address_length = engine.address != NULL ? strlen(engine.address) : 0;
-        status = host->transfer->engine_open(host->context, &engine, &host->engine, error);
+        status = convoy_host_engine_open(host->context, &engine, &host->engine, error);
     }
     return status;
 }
@@ -89,12 +74,12 @@ int32_t convoy_transfer_host_close(struct convoy_transfer_host *host, uint64_t t
 {
     int32_t status = CONVOY_OK;
     if (host->engine != NULL) {
-        status = host->transfer->engine_close(host->engine, timeout_ns, error);
+        status = convoy_host_engine_close(host->engine, timeout_ns, error);
         host->engine = NULL; /* also when it drains for longer: closing the context is the second try */
     }
     if (host->context != NULL) {
         struct convoy_error other = CONVOY_ERROR_INIT;
-        int32_t closed = host->core->context_close(host->context, timeout_ns, &other);
+        int32_t closed = convoy_host_context_close(host->context, timeout_ns, &other);
         host->context = NULL;
         if (status == CONVOY_OK && closed != CONVOY_OK) {
             status = convoy_error_copy(error, &other);
@@ -111,7 +96,7 @@ int32_t convoy_transfer_host_session(const struct convoy_transfer_host *host, ch
                                      struct convoy_error *error)
 {
     struct convoy_engine_info info = {.struct_size = sizeof info};
-    int32_t status = host->transfer->engine_info(host->engine, &info, error);
+    int32_t status = convoy_host_engine_info(host->engine, &info, error);
     if (status == CONVOY_OK) {
         memcpy(session_out, info.session, sizeof info.session);
     }
@@ -129,7 +114,7 @@ int32_t convoy_transfer_host_describe(const struct convoy_transfer_host *host, u
         if (buffer.data == NULL) {
             return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a text of %zu bytes", buffer.capacity);
         }
-        status = host->transfer->engine_describe(host->engine, topic, &buffer, error);
+        status = convoy_host_engine_describe(host->engine, topic, &buffer, error);
         buffer.capacity = buffer.length + 4096 > buffer.capacity ? buffer.length + 4096 : buffer.capacity;
     }
     if (status != CONVOY_OK) {
@@ -153,7 +138,7 @@ int32_t convoy_transfer_host_drain(const struct convoy_transfer_host *host, uint
     uint64_t deadline_ns = convoy_deadline_after(convoy_now_ns(), timeout_ns);
     for (;;) {
         struct convoy_engine_figures figures = {.struct_size = sizeof figures};
-        int32_t status = host->transfer->pool_figures(host->engine, &figures, error);
+        int32_t status = convoy_host_pool_figures(host->engine, &figures, error);
         if (status != CONVOY_OK) {
             return status;
         }

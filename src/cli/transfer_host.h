@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One host process with a transfer engine: the plugin comes through the loader, and the calls go straight to the tables of
- * families core and transfer.
+ * One host process with a transfer engine, through the loader's handles, so that its plugin can be replaced while it works.
  */
 #ifndef CONVOY_CLI_TRANSFER_HOST_H
 #define CONVOY_CLI_TRANSFER_HOST_H
@@ -10,10 +9,8 @@
 
 struct convoy_transfer_host {
     convoy_loader *loader;
-    const struct convoy_core_table *core;
-    const struct convoy_transfer_table *transfer;
-    convoy_context *context;
-    convoy_transfer_engine *engine;
+    convoy_host_context *context;
+    convoy_host_engine *engine;
 };
 
 struct convoy_transfer_host_options {
