@@ -10,6 +10,8 @@
 #include "cli/pipeline_shape.h"
 #include "cli/trace.h"
 
+#include <stdbool.h>
+
 #define CONVOY_PIPELINE_REQUESTS_MAX 100000u
 
 struct convoy_pipeline_options {

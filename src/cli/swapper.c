@@ -11,7 +11,7 @@ void convoy_swapper_init(struct convoy_swapper *swapper, convoy_loader *loader, 
                          struct convoy_swap_tally *tally)
 {
     *swapper = (struct convoy_swapper){.loader = loader, .timeout_ns = timeout_ns, .tally = tally};
-    tally->error = CONVOY_ERROR_INIT;
+    tally->error = (struct convoy_error)CONVOY_ERROR_INIT;
 }
 
 static void *swapper_main(void *user)
@@ -33,7 +33,7 @@ int32_t convoy_swapper_start(struct convoy_swapper *swapper, const char *path, s
                                 sizeof swapper->path - 1);
     }
     memcpy(swapper->path, path, strlen(path) + 1);
-    swapper->error = CONVOY_ERROR_INIT;
+    swapper->error = (struct convoy_error)CONVOY_ERROR_INIT;
     atomic_store(&swapper->is_done, false);
     int failed = pthread_create(&swapper->thread, NULL, swapper_main, swapper);
     if (failed != 0) {
