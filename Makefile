@@ -16,6 +16,7 @@ WERROR ?= 0
 DEPS ?= yes
 TRACE ?=
 TENSORS ?=
+SWAP ?=
 RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
@@ -61,7 +62,7 @@ UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pip
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync slices timeout_report waits_closed
-INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_transfer
+INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_swap run_transfer
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
 ABI_TESTS := engine_states hygiene load
@@ -216,9 +217,9 @@ deps-build deps-test deps-bench: deps-%:
 
 # A make of its own, so that nothing is compiled before the packages are there.
 .PHONY: run
-run: deps-build ## replay a serving trace through real processes, carry tensors; TRACE=file TENSORS=file RUN_ARGS="--dp 8 --tp 1"
-	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) DEPS=no all
-	$(BIN)/convoy run --out $(BIN)/run $(if $(TRACE),--trace '$(TRACE)') $(if $(TENSORS),--tensors '$(TENSORS)') $(RUN_ARGS)
+run: deps-build ## replay a serving trace through real processes, carry tensors; SWAP=1 swaps the plugin meanwhile; TRACE=file TENSORS=file RUN_ARGS="--dp 8 --tp 1"
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) DEPS=no all $(if $(SWAP),$(SECOND_BUILD))
+	$(BIN)/convoy run --out $(BIN)/run $(if $(SWAP),--swap $(SECOND_BUILD)@1000:every=500:back=4000) $(if $(TRACE),--trace '$(TRACE)') $(if $(TENSORS),--tensors '$(TENSORS)') $(RUN_ARGS)
 
 # -- tests ---------------------------------------------------------------------------------------------------------
 
@@ -336,7 +337,7 @@ check: deps-test ## all that a merge needs: warnings are errors, everything of `
 	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
-test-cli: all ## the command and the replay, as a user runs them
+test-cli: all $(SECOND_BUILD) ## the command and the replay, as a user runs them
 	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
 
 # Runs no test: looks in the log of those that ran.
