@@ -277,8 +277,9 @@ $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocatio
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
-HANDLE_TESTS += move_states
-$(TEST_BIN)/abi/test_move_states: $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
+HANDLE_TESTS += move_damaged move_states
+$(TEST_BIN)/abi/test_move_damaged $(TEST_BIN)/abi/test_move_states: $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
+$(TEST_BIN)/abi/test_move_damaged: $(OBJ)/tests/abi/hygiene.o
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
 $(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o $(OBJ)/tests/abi/struct_engines.o

@@ -58,6 +58,8 @@ struct round {
     uint32_t number;
     uint32_t rank;
     bool is_split;
+    bool is_keyed;
+    convoy_operation operation; /* of the last poll in two calls; 0 = the round was another */
     uint8_t states[STATES];
     uint64_t keys[KEYS];
     uint32_t generations[KEYS];
@@ -104,23 +106,12 @@ static void round_fill(struct round *round, bool is_keyed)
                                                 .list_capacity = 1};
 }
 
-static uint64_t poll_round(struct plugin_member *member, struct round *round, bool is_keyed)
+static uint64_t poll_digest(const struct round *round)
 {
-    const struct convoy_poll_table *poll = member->plugin.poll;
-    round_fill(round, is_keyed);
-    if (round->is_split) {
-        convoy_operation operation = 0;
-        EXPECT_OK(poll->reduce_start(member->group, &round->call, &operation, &member->error), &member->error);
-        EXPECT_OK(poll->reduce_wait(member->group, operation, CROWD_WAIT_NS, &round->result, &member->error),
-                  &member->error);
-    } else {
-        EXPECT_OK(poll->reduce(member->group, &round->call, CROWD_WAIT_NS, &round->result, &member->error),
-                  &member->error);
-    }
     uint64_t digest = fold(round->result.round, round->out, round->list.count);
     digest = fold(digest, &round->result.votes_and, sizeof round->result.votes_and);
     digest = fold(digest, &round->result.votes_or, sizeof round->result.votes_or);
-    for (size_t i = 0; is_keyed && i < round->list_result.outcome_count; i++) {
+    for (size_t i = 0; round->is_keyed && i < round->list_result.outcome_count; i++) {
         digest = fold(digest, &round->outcomes[i].key, sizeof round->outcomes[i].key);
         digest = fold(digest, &round->outcomes[i].generation, sizeof round->outcomes[i].generation);
         digest = fold(digest, &round->outcomes[i].listed_by, sizeof round->outcomes[i].listed_by);
@@ -128,6 +119,35 @@ static uint64_t poll_round(struct plugin_member *member, struct round *round, bo
         digest = fold(digest, &round->outcomes[i].flags, 1);
     }
     return digest;
+}
+
+static uint64_t poll_round(struct plugin_member *member, struct round *round, bool is_keyed)
+{
+    const struct convoy_poll_table *poll = member->plugin.poll;
+    round->is_keyed = is_keyed;
+    round_fill(round, is_keyed);
+    if (round->is_split) {
+        EXPECT_OK(poll->reduce_start(member->group, &round->call, &round->operation, &member->error), &member->error);
+        EXPECT_OK(poll->reduce_wait(member->group, round->operation, CROWD_WAIT_NS, &round->result, &member->error),
+                  &member->error);
+    } else {
+        EXPECT_OK(poll->reduce(member->group, &round->call, CROWD_WAIT_NS, &round->result, &member->error),
+                  &member->error);
+    }
+    return poll_digest(round);
+}
+
+/* The end of the last round once more, after the move. */
+static void expect_same_end(struct plugin_member *member, struct round *round, uint64_t digest)
+{
+    if (round->operation == 0) {
+        return;
+    }
+    memset(round->out, 0x5a, sizeof round->out);
+    memset(round->outcomes, 0x5a, sizeof round->outcomes);
+    EXPECT_OK(member->plugin.poll->reduce_test(member->group, round->operation, &round->result, &member->error),
+              &member->error);
+    EXPECT(poll_digest(round) == digest);
 }
 
 static uint64_t sync_round(struct plugin_member *member, const struct round *round)
@@ -158,7 +178,8 @@ static uint64_t sync_round(struct plugin_member *member, const struct round *rou
 static uint64_t one_round(struct plugin_member *member, struct round *round)
 {
     uint32_t kind = round->number / 10 % 4;
-    round->is_split = round->number % 10 == 3 + round->rank % 2;
+    round->is_split = round->number % 5 == 3 + round->rank % 2;
+    round->operation = 0;
     return kind == 0 || kind == 2 ? poll_round(member, round, kind == 2)
            : kind == 1            ? sync_round(member, round)
                                   : poll_round(member, round, round->number % 2 == 0);
@@ -215,6 +236,7 @@ static void run(const struct rank *rank, const struct plan *plan, uint32_t mover
             moving_member(member, moved % 2 == 0 ? moving_first_build() : moving_second_build(),
                           moved % 2 == 0 ? moving_second_build() : moving_first_build());
             moved++;
+            expect_same_end(member, &round, digests[round.number]);
         }
     }
     EXPECT_EQUAL(moved, (movers >> rank->index & 1) != 0 ? plan->moves : 0);
