@@ -265,7 +265,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
-MOVE_TESTS := move_groups
+MOVE_TESTS := move_deaths move_groups
 $(MOVE_TESTS:%=$(TEST_BIN)/integration/test_%): $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
 INTEGRATION_TESTS += $(MOVE_TESTS)
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
