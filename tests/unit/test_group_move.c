@@ -6,11 +6,13 @@
 #include "convoy/convoy.h"
 #include "convoy/move.h"
 #include "core/memory.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/plugin.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +31,7 @@ static const struct convoy_sync_schema schema = {
     .struct_size = sizeof schema, .builtin = "sglang-7", .builtin_length = 8};
 static const struct convoy_poll_fault fault = {.round = 1000};
 static const struct convoy_poll_faults faults = {
-    .struct_size = sizeof faults, .seed = 7, .script = &fault, .script_count = 1};
+    .struct_size = sizeof faults, .seed = 7, .script = &fault, .script_stride = sizeof fault, .script_count = 1};
 
 /* Two members of one group, in contexts of their own. */
 struct two {
@@ -55,11 +57,13 @@ static void open_two(struct two *two)
                                                      .schema = &schema,
                                                      .poll_faults = i == 0 ? &faults : NULL,
                                                      .open_timeout_ns = LONG_NS};
-        assert_int_equal(core->context_open(NULL, &two->contexts[i], NULL), CONVOY_OK);
-        assert_int_equal(core->group_open_start(two->contexts[i], &options, &two->groups[i], NULL), CONVOY_OK);
+        struct convoy_error error = {.struct_size = sizeof error};
+        EXPECT_OK(core->context_open(NULL, &two->contexts[i], &error), &error);
+        EXPECT_OK(core->group_open_start(two->contexts[i], &options, &two->groups[i], &error), &error);
     }
     for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(core->group_open_wait(two->groups[i], LONG_NS, NULL), CONVOY_OK);
+        struct convoy_error error = {.struct_size = sizeof error};
+        EXPECT_OK(core->group_open_wait(two->groups[i], LONG_NS, &error), &error);
     }
 }
 
