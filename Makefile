@@ -24,7 +24,7 @@ RUN_ARGS ?=
 CORE_SOURCES := bundle copy copy_choice cpu error fault latency log memory negotiate settings status utf8
 NET_SOURCES := auth bootstrap bulk bulk_describe bulk_notice bulk_peer bulk_pump bulk_receive bulk_rma bulk_send bulk_stream bulk_wire dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_rma link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
 ROUND_SOURCES := call_log call_log_json collect degrade dump engine engine_move engine_restore fingerprint finish operation partial quick remote remote_move remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal seat segment stall stats stats_prometheus wait
-POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll poll_move positional \
+POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll poll_last poll_move positional \
                 quick quick_keyed result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync sync_move
 POOL_SOURCES := buddy lease part pool renew
@@ -55,7 +55,7 @@ UNIT_TESTS += $(FAKE_WIRE_TESTS)
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
-UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
+UNIT_TESTS += elf_parts group_move group_options handle link_send memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
 UNIT_TESTS += diverged poll_quick poll_quick_keyed remote reopen report sync_quick wait
 UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host
@@ -266,7 +266,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
-MOVE_TESTS := move_groups
+MOVE_TESTS := move_deaths move_groups
 $(MOVE_TESTS:%=$(TEST_BIN)/integration/test_%): $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
 INTEGRATION_TESTS += $(MOVE_TESTS)
 $(TEST_BIN)/integration/test_swap_load: $(call objects,$(addprefix tests/lib/,moving)) | $(SECOND_BUILD)
@@ -280,6 +280,9 @@ $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocatio
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
+HANDLE_TESTS += move_damaged move_states
+$(TEST_BIN)/abi/test_move_damaged $(TEST_BIN)/abi/test_move_states: $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
+$(TEST_BIN)/abi/test_move_damaged: $(OBJ)/tests/abi/hygiene.o
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
 $(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o $(OBJ)/tests/abi/struct_engines.o

@@ -102,7 +102,8 @@ int32_t convoy_bundle_done(const struct convoy_bundle_reader *reader, const char
 uint64_t convoy_bundle_u64(const struct convoy_bundle_item *item);
 /* OK: an item that this reader does not know may be dropped. TOO_NEW: it is critical. */
 int32_t convoy_bundle_unknown(const struct convoy_bundle_item *item, const char *where, struct convoy_error *error);
-/* From an item FIELDS into `to`, whose fields were zero. TOO_NEW: an unknown critical one, or one that does not fit. MALFORMED. */
+/* From an item FIELDS into `to`, whose fields were zero. TOO_NEW: an unknown critical one, or one that does not fit.
+ * MALFORMED. */
 int32_t convoy_bundle_get_fields(const struct convoy_bundle_item *item, const struct convoy_bundle_shape *shape, void *to,
                                  struct convoy_error *error);
 

@@ -2,6 +2,7 @@
 #include "poll/poll_move.h"
 
 #include "core/error.h"
+#include "poll/poll_last.h"
 #include "poll/positional.h"
 #include "round/engine_move.h"
 
@@ -10,6 +11,7 @@
 /* Items, and fields of them. Numbers are never used again. */
 #define ITEM_DECIDED 2u /* entries, the one that is forgotten first in front */
 #define ITEM_AGREED 3u  /* items */
+#define ITEM_LAST 4u    /* poll_last.c */
 #define ITEM_KEYS 2u    /* in AGREED: u64 each */
 #define ITEM_GENERATIONS 3u /* in AGREED: u32 each; not there: all 0 */
 
@@ -112,7 +114,7 @@ static void save_agreed(const struct convoy_keyed *keyed, struct convoy_bundle_w
 void convoy_poll_save(const struct convoy_poll *poll, struct convoy_bundle_writer *writer)
 {
     const struct poll_fields fields = {
-        .operation = poll->is_finished ? 0 : poll->operation,
+        .operation = convoy_poll_last_is_kept(poll) ? poll->operation : 0,
         .tag = poll->tag,
         .votes = poll->votes,
         .level = (uint32_t)poll->level,
@@ -123,6 +125,11 @@ void convoy_poll_save(const struct convoy_poll *poll, struct convoy_bundle_write
     convoy_bundle_put_fields(writer, &poll_shape, &fields);
     save_decided(&poll->decided, writer);
     save_agreed(&poll->keyed, writer);
+    if (convoy_poll_last_is_kept(poll)) {
+        size_t opened = convoy_bundle_open(writer, ITEM_LAST, 0);
+        convoy_poll_last_save(poll, writer);
+        convoy_bundle_shut(writer, opened);
+    }
 }
 
 /* -- restoring ----------------------------------------------------------------------------------------------------- */
@@ -212,6 +219,30 @@ static int32_t read_agreed(struct convoy_keyed *keyed, const struct convoy_bundl
     return status == CONVOY_OK ? take_agreed(keyed, &fields, &keys, &generations, error) : status;
 }
 
+/* The last operation, after what was agreed on: that has a table of its own. Without it, its end is not read again. */
+static int32_t take_last(struct convoy_poll *poll, const struct convoy_bundle_item *item, struct convoy_error *error)
+{
+    bool is_keyed = false;
+    if (item->data == NULL || poll->operation == 0) {
+        poll->operation = 0;
+        poll->is_unseen = false;
+        poll->keyed.positional.shape = &poll->shape;
+    } else {
+        int32_t status = convoy_poll_last_restore(poll, item, error);
+        if (status != CONVOY_OK) {
+            return status;
+        }
+        poll->keyed.positional.shape = &poll->shape;
+        is_keyed = poll->shape.keyed_count != 0;
+    }
+    if (is_keyed) {
+        convoy_engine_merge_into(poll->engine, &convoy_keyed_ops, &poll->keyed);
+    } else {
+        convoy_engine_merge_into(poll->engine, &convoy_positional_ops, &poll->keyed.positional);
+    }
+    return CONVOY_OK;
+}
+
 static int32_t take_fields(struct convoy_poll *poll, const struct poll_fields *fields, struct convoy_error *error)
 {
     if (fields->decided_capacity != poll->decided.capacity) { /* members would no longer forget the same */
@@ -234,6 +265,7 @@ int32_t convoy_poll_restore(struct convoy_poll *poll, const struct convoy_bundle
 {
     struct convoy_bundle_reader reader = convoy_bundle_inside(item);
     struct convoy_bundle_item one;
+    struct convoy_bundle_item last = {0};
     struct poll_fields fields = {0};
     int32_t status = CONVOY_OK;
     while (status == CONVOY_OK && convoy_bundle_next(&reader, &one)) {
@@ -244,6 +276,9 @@ int32_t convoy_poll_restore(struct convoy_poll *poll, const struct convoy_bundle
         case ITEM_DECIDED:
             status = read_decided(&poll->decided, &one, error);
             break;
+        case ITEM_LAST:
+            last = one;
+            break;
         case ITEM_AGREED:
             status = read_agreed(&poll->keyed, &one, error);
             break;
@@ -253,9 +288,5 @@ int32_t convoy_poll_restore(struct convoy_poll *poll, const struct convoy_bundle
     }
     status = status == CONVOY_OK ? convoy_bundle_done(&reader, poll_shape.name, error) : status;
     status = status == CONVOY_OK ? take_fields(poll, &fields, error) : status;
-    if (status == CONVOY_OK) {
-        poll->keyed.positional.shape = &poll->shape;
-        convoy_engine_merge_into(poll->engine, &convoy_positional_ops, &poll->keyed.positional);
-    }
-    return status;
+    return status == CONVOY_OK ? take_last(poll, &last, error) : status;
 }

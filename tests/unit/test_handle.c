@@ -3,6 +3,8 @@
  * brought along. The group is a handle only: there is no engine behind it. */
 #include "plugin/handle.h"
 
+#include "convoy/move.h"
+
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -60,6 +62,7 @@ static int scene_setup(void **state)
     scene->context.alive = group->alive = &scene->alive;
     group->context = &scene->context;
     group->phase = CONVOY_PHASE_OPEN;
+    scene->context.move = CONVOY_CONTEXT_RUNNING;
     group->options.name = "tp";
     group->options.name_length = 2;
     if (convoy_runtime_open(&config, &scene->context.runtime, NULL) != CONVOY_OK ||
@@ -154,6 +157,9 @@ static void test_handle_phases_that_let_nobody_in_say_why(void **state)
         {CONVOY_PHASE_FAILED, CONVOY_BAD_STATE, "group tp failed to open; close it"},
         {CONVOY_PHASE_CLOSING, CONVOY_CLOSED, "group tp is closed"},
         {CONVOY_PHASE_CLOSED, CONVOY_CLOSED, "group tp is closed"},
+        {CONVOY_PHASE_HALTED, CONVOY_MOVED, "group tp: another build takes it over"},
+        {CONVOY_PHASE_FROZEN, CONVOY_MOVED, "group tp: another build takes it over"},
+        {CONVOY_PHASE_RETIRED, CONVOY_MOVED, "group tp: another build takes it over"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct convoy_error error = CONVOY_ERROR_INIT;
