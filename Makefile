@@ -22,7 +22,7 @@ RUN_ARGS ?=
 
 CORE_SOURCES := bundle copy copy_choice cpu error fault latency log memory negotiate settings status utf8
 NET_SOURCES := auth bootstrap bulk bulk_describe bulk_notice bulk_peer bulk_pump bulk_receive bulk_rma bulk_send bulk_stream bulk_wire dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_rma link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
-ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal seat segment stall stats stats_prometheus wait
+ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_move remote_open remote_peers remote_promise remote_reopen remote_restore remote_rewire remote_round remote_save remote_status remote_wire reopen report report_text schedule seal seat segment stall stats stats_prometheus wait
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 quick quick_keyed result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync

@@ -238,6 +238,13 @@ bool convoy_link_arm(struct convoy_link *link)
     return false;
 }
 
+void convoy_link_sleep(struct convoy_link *link, int wake_fd, uint64_t deadline_ns)
+{
+    (void)wake_fd;
+    (void)deadline_ns;
+    (void)convoy_link_progress(link);
+}
+
 int convoy_link_fd(const struct convoy_link *link)
 {
     (void)link;
