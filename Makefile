@@ -43,7 +43,7 @@ UNIT_TESTS += $(CLI_UNIT_TESTS)
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
-FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
+FAKE_LINK_TESTS := degrade remote_move remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing far_orders
 DEVICE_TESTS := device device_cuda device_host device_order device_ranges device_sweep device_table
@@ -56,7 +56,7 @@ UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields te
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
-UNIT_TESTS += diverged poll_quick poll_quick_keyed remote reopen report sync_quick wait
+UNIT_TESTS += diverged poll_quick poll_quick_keyed remote remote_move_ucx reopen report sync_quick wait
 UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite

@@ -132,7 +132,8 @@ void convoy_remote_take_answer(struct convoy_remote *remote, const struct convoy
 
 /* -- being told ---------------------------------------------------------------------------------------------------- */
 
-/* false: no memory, and it will be told again. */
+/* Puts it in place of the endpoint there was, which is never heard of again. false: no memory, and it will be told again; or
+ * no address. */
 static bool rewire_keep(struct convoy_remote *remote, uint32_t member, const uint8_t *address, size_t bytes)
 {
     uint8_t *copy = convoy_memory_zalloc(bytes);
@@ -140,18 +141,22 @@ static bool rewire_keep(struct convoy_remote *remote, uint32_t member, const uin
         return false;
     }
     memcpy(copy, address, bytes);
-    uint8_t *old = remote->addresses[member];
-    remote->addresses[member] = copy;
-    remote->address_bytes[member] = bytes;
     struct convoy_error error = CONVOY_ERROR_INIT;
-    /* In place of the endpoint there was, which is never heard of again. Before `old` is freed: a connect that was put off
-     * until the end of progress borrows it. */
-    if (convoy_link_connect(remote->link, member, copy, bytes, &error) != CONVOY_OK) {
+    int32_t status = convoy_link_connect(remote->link, member, copy, bytes, &error);
+    if (status == CONVOY_MALFORMED) {
+        convoy_remote_count(&remote->dropped_bad);
+        convoy_memory_free(copy);
+        return false;
+    }
+    if (status != CONVOY_OK) { /* tried again with the next message */
         convoy_log_line(&remote->engine->runtime->log, CONVOY_LOG_WARN, "group %.*s cannot reach rank %d where it is now: %s",
                         (int)remote->engine->group->name_length, remote->engine->group->name,
                         convoy_engine_rank(remote->engine, member), error.text);
+        convoy_link_fail(remote->link, member);
     }
-    convoy_memory_free(old);
+    convoy_memory_free(remote->addresses[member]); /* a connect that was put off until the end of progress has `copy` */
+    remote->addresses[member] = copy;
+    remote->address_bytes[member] = bytes;
     return true;
 }
 

@@ -93,6 +93,9 @@ void convoy_remote_resend(struct convoy_remote *remote, uint32_t member, uint64_
 void convoy_remote_repeat(struct convoy_remote *remote, uint32_t member)
 {
     const struct convoy_engine *engine = remote->engine;
+    if (engine->local.hosts.host_of[member] == remote->own_host) {
+        return;
+    }
     for (uint32_t parity = 0; parity < 2 && convoy_remote_is_leader(engine); parity++) {
         uint64_t word = atomic_load(&convoy_segment_partial(&engine->segment, parity)->word);
         if (word != 0 && convoy_word_generation(word) == engine->generation) {

@@ -90,7 +90,8 @@ static void wire_partial(struct convoy_remote *remote, uint32_t host, const stru
                          const uint8_t *data)
 {
     struct convoy_partial_head head;
-    if (!convoy_partial_read(&head, data, message->length, remote->engine->member_count)) {
+    bool is_ours = host == remote->own_host; /* has a segment for that, and no box */
+    if (is_ours || !convoy_partial_read(&head, data, message->length, remote->engine->member_count)) {
         convoy_remote_count(&remote->dropped_bad);
         return;
     }
@@ -111,7 +112,8 @@ static void wire_rows(struct convoy_remote *remote, uint32_t host, const struct 
 {
     const struct convoy_engine *engine = remote->engine;
     size_t count = message->length / sizeof(struct convoy_partial_row);
-    if (message->length % sizeof(struct convoy_partial_row) != 0 || count > engine->member_count) {
+    if (host == remote->own_host || message->length % sizeof(struct convoy_partial_row) != 0 ||
+        count > engine->member_count) {
         convoy_remote_count(&remote->dropped_bad);
         return;
     }
