@@ -97,6 +97,21 @@ int32_t convoy_context_holdings(convoy_context *context, struct convoy_holdings 
 
 /* -- quiesce and resume -------------------------------------------------------------------------------------------- */
 
+/* The second pass sees what an open call on two groups has left in one that the first had passed already. */
+static bool groups_are_still(struct convoy_context *context, char *why_out)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        EACH_GROUP(context, group)
+        {
+            convoy_group_halt(group);
+            if (!convoy_group_is_still(group, why_out)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 /* Engines first: their copies may take a while, and rounds go on meanwhile. */
 static bool is_still(struct convoy_context *context, char *why_out)
 {
@@ -110,14 +125,7 @@ static bool is_still(struct convoy_context *context, char *why_out)
             return false;
         }
     }
-    EACH_GROUP(context, group)
-    {
-        convoy_group_halt(group);
-        if (!convoy_group_is_still(group, why_out)) {
-            return false;
-        }
-    }
-    return true;
+    return groups_are_still(context, why_out);
 }
 
 static int32_t wait_still(struct convoy_context *context, uint64_t deadline_ns, struct convoy_error *error)
@@ -507,7 +515,8 @@ int32_t convoy_context_retire(convoy_context *context, uint64_t timeout_ns, stru
     atomic_store(&context->move, CONVOY_CONTEXT_RETIRED);
     while (!retire_all(context)) {
         if (convoy_now_ns() >= deadline) {
-            return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "a call is still inside; retire the context again");
+            return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "a call is still inside, or a peer has not heard of the move; "
+                                                               "retire the context again");
         }
         (void)nanosleep(&moment, NULL);
     }

@@ -190,9 +190,7 @@ void convoy_remote_retire(struct convoy_engine *engine)
     while (!convoy_remote_is_left(engine)) {
         convoy_link_sleep(remote->link, remote->to_fd, convoy_deadline_after(convoy_now_ns(), REMOTE_LEAVE_LOOK_NS));
     }
-    convoy_link_close(remote->link, convoy_now_ns());
-    engine->remote = NULL;
-    convoy_remote_free(remote);
+    convoy_remote_discard(engine);
 }
 
 /* Also one that runs already, when something else of its context could not be thawed. */
