@@ -35,6 +35,8 @@ struct remote_fields {
     uint64_t dropped_stale;
     uint64_t dropped_repeat;
     uint64_t dropped_bad;
+    uint64_t rewires;
+    uint64_t rewire_down_ns_max;
     uint32_t heir_fd; /* plus 1 */
     uint32_t was_leader;
     uint32_t has_warned;

@@ -185,6 +185,8 @@ static int32_t restore_own(struct convoy_remote *remote, const struct remote_fie
     remote->dropped_stale = fields->dropped_stale;
     remote->dropped_repeat = fields->dropped_repeat;
     remote->dropped_bad = fields->dropped_bad;
+    remote->engine->counters.rewires = fields->rewires;
+    remote->engine->counters.rewire_down_ns_max = fields->rewire_down_ns_max;
     remote->was_leader = fields->was_leader != 0;
     remote->has_warned = fields->has_warned != 0;
     remote->has_diverged_rows = fields->has_diverged_rows != 0;

@@ -24,6 +24,8 @@ static const struct convoy_bundle_field remote_field_list[] = {
     CONVOY_BUNDLE_FIELD(14, struct remote_fields, diverged_count),
     CONVOY_BUNDLE_FIELD(15, struct remote_fields, is_wanted),
     CONVOY_BUNDLE_FIELD(16, struct remote_fields, wanted_from),
+    CONVOY_BUNDLE_FIELD(17, struct remote_fields, rewires),
+    CONVOY_BUNDLE_FIELD(18, struct remote_fields, rewire_down_ns_max),
 };
 
 static const struct convoy_bundle_field member_field_list[] = {
@@ -131,6 +133,8 @@ int32_t convoy_remote_save(struct convoy_engine *engine, struct convoy_bundle_wr
                                          .dropped_stale = remote->dropped_stale,
                                          .dropped_repeat = remote->dropped_repeat,
                                          .dropped_bad = remote->dropped_bad,
+                                         .rewires = engine->counters.rewires,
+                                         .rewire_down_ns_max = engine->counters.rewire_down_ns_max,
                                          .heir_fd = (uint32_t)remote->heir_fd + 1,
                                          .was_leader = remote->was_leader,
                                          .has_warned = remote->has_warned,

@@ -5,6 +5,7 @@
  */
 #include "tests/lib/crowd.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/hosts.h"
 #include "tests/lib/moving.h"
 #include "tests/lib/rows.h"
 
@@ -23,8 +24,16 @@
 #define KEYS 9u
 #define TEXT_BYTES 262144u
 
+/* Where the members are. */
+enum place {
+    ONE_HOST = 0,
+    EACH_A_HOST, /* "net": "ucx" */
+    TWO_HOSTS,   /* network namespaces, half of the members each */
+};
+
 /* What a run is made of. */
 struct plan {
+    enum place place;
     struct crowd crowd;
     uint32_t movers; /* bit for each rank that moves */
     uint32_t moves;  /* of each of them */
@@ -199,10 +208,37 @@ static uint64_t epoch_of(struct plugin_member *member)
     return info.epoch;
 }
 
+static void place_member(const struct rank *rank, const struct plan *plan, struct plugin_member *member)
+{
+    if (plan->place == EACH_A_HOST) {
+        member->config.settings = "{\"net\":\"ucx\"}";
+        member->config.settings_length = strlen(member->config.settings);
+    } else if (plan->place == TWO_HOSTS) {
+        const char *port = strrchr(member->rendezvous, ':') + 1;
+        char address[sizeof member->rendezvous];
+        (void)snprintf(address, sizeof address, "tcp://%s:%s", hosts_address(0), port);
+        memcpy(member->rendezvous, address, sizeof address);
+        member->options.rendezvous_length = strlen(member->rendezvous);
+    }
+    (void)rank;
+}
+
+/* Nobody was taken for lost, and everybody knows where everybody is. */
+static void expect_rewired(struct plugin_member *member)
+{
+    char *text = malloc(TEXT_BYTES);
+    EXPECT(text != NULL);
+    expect_described(member, text, CONVOY_TOPIC_STATS, "\"member_lost\":0");
+    expect_described(member, text, CONVOY_TOPIC_STATS, "\"rewire_down_ns_max\":");
+    expect_described(member, text, CONVOY_TOPIC_DUMP, "\"rewire\":[{");
+    free(text);
+}
+
 static void run(const struct rank *rank, const struct plan *plan, uint32_t movers, uint64_t *digests)
 {
     struct plugin_member *member = rows_create(rank, &plan->crowd, movers == 0 ? "stays" : "moves", plan->inner);
     struct round round = {.rank = rank->index};
+    place_member(rank, plan, member);
     uint32_t seed = rank->index * 977 + 5;
     uint32_t moved = 0;
     member->options.critical_flags = plan->critical_flags;
@@ -219,6 +255,9 @@ static void run(const struct rank *rank, const struct plan *plan, uint32_t mover
     }
     EXPECT_EQUAL(moved, (movers >> rank->index & 1) != 0 ? plan->moves : 0);
     expect_end(member, epoch);
+    if (plan->place != ONE_HOST && movers != 0) {
+        expect_rewired(member);
+    }
     crowd_close(rank, member);
 }
 
@@ -226,6 +265,9 @@ static void run_both(const struct rank *rank, void *argument)
 {
     const struct plan *plan = argument;
     struct seen *seen = rank->shared;
+    if (plan->place == TWO_HOSTS) {
+        hosts_enter(rank->index * 2 / rank->count);
+    }
     run(rank, plan, 0, seen->digests[0][rank->index]);
     run(rank, plan, plan->movers, seen->digests[1][rank->index]);
     for (uint32_t i = 0; i < ROUNDS; i++) {
@@ -279,6 +321,30 @@ static void test_move_alone_sees_the_same(void **state)
     check((struct plan){.movers = 1, .moves = 20, .inner = 1}, 1, false);
 }
 
+static void test_move_across_hosts_sees_the_same(void **state)
+{
+    (void)state;
+    check((struct plan){.place = EACH_A_HOST, .movers = 1u << 2, .moves = 8, .inner = 1}, 3, false);
+    check((struct plan){.place = EACH_A_HOST, .movers = 0xf, .moves = 20, .inner = 1}, MEMBERS, false);
+}
+
+static void test_move_of_threads_across_hosts_sees_the_same(void **state)
+{
+    (void)state;
+    check((struct plan){.place = EACH_A_HOST, .movers = 0xf, .moves = 6, .inner = 1}, MEMBERS, true);
+}
+
+/* Leaders and followers. */
+static void test_move_on_two_hosts_sees_the_same(void **state)
+{
+    (void)state;
+    if (!hosts_create(2)) {
+        skip();
+    }
+    check((struct plan){.place = TWO_HOSTS, .movers = 0xf, .moves = 20, .inner = 1}, MEMBERS, false);
+    hosts_destroy();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +353,9 @@ int main(void)
         cmocka_unit_test(test_move_all_threads_see_the_same),
         cmocka_unit_test(test_move_with_degrade_sees_the_same),
         cmocka_unit_test(test_move_alone_sees_the_same),
+        cmocka_unit_test(test_move_across_hosts_sees_the_same),
+        cmocka_unit_test(test_move_on_two_hosts_sees_the_same),
+        cmocka_unit_test(test_move_of_threads_across_hosts_sees_the_same), /* last: UCX does not survive a fork */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
