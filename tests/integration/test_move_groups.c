@@ -35,6 +35,7 @@ enum place {
 struct plan {
     enum place place;
     struct crowd crowd;
+    bool is_hasty;   /* the old build's context is closed before all peers have heard of the move */
     uint32_t movers; /* bit for each rank that moves */
     uint32_t moves;  /* of each of them */
     uint32_t inner;
@@ -234,6 +235,23 @@ static void expect_rewired(struct plugin_member *member)
     free(text);
 }
 
+static void move_hastily(struct plugin_member *member, const struct moving_build *from, const struct moving_build *to)
+{
+    struct moving moving;
+    moving_begin(&moving, member->context, &member->config, from, to);
+    EXPECT_OK(moving_quiesce(&moving, MOVING_NS), &moving.error);
+    moving_export(&moving);
+    EXPECT_OK(moving_import(&moving), &moving.error);
+    EXPECT_OK(to->move->resume(moving.new_context, &moving.error), &moving.error);
+    int32_t status = from->move->retire(moving.old_context, 1, &moving.error);
+    EXPECT(status == CONVOY_OK || status == CONVOY_DRAIN_TIMEOUT);
+    EXPECT_OK(from->plugin.core->context_close(moving.old_context, MOVING_NS, &moving.error), &moving.error);
+    free(moving.state);
+    member->group = moving_handle(&moving, member->group);
+    member->context = moving.new_context;
+    member->plugin = to->plugin;
+}
+
 static void run(const struct rank *rank, const struct plan *plan, uint32_t movers, uint64_t *digests)
 {
     struct plugin_member *member = rows_create(rank, &plan->crowd, movers == 0 ? "stays" : "moves", plan->inner);
@@ -248,8 +266,9 @@ static void run(const struct rank *rank, const struct plan *plan, uint32_t mover
         digests[round.number] = one_round(member, &round);
         bool is_mover = (movers >> rank->index & 1) != 0 && moved < plan->moves;
         if (is_mover && draw(&seed) % (ROUNDS - round.number) < plan->moves - moved) {
-            moving_member(member, moved % 2 == 0 ? moving_first_build() : moving_second_build(),
-                          moved % 2 == 0 ? moving_second_build() : moving_first_build());
+            const struct moving_build *from = moved % 2 == 0 ? moving_first_build() : moving_second_build();
+            const struct moving_build *to = moved % 2 == 0 ? moving_second_build() : moving_first_build();
+            (plan->is_hasty ? move_hastily : moving_member)(member, from, to);
             moved++;
         }
     }
@@ -326,6 +345,7 @@ static void test_move_across_hosts_sees_the_same(void **state)
     (void)state;
     check((struct plan){.place = EACH_A_HOST, .movers = 1u << 2, .moves = 8, .inner = 1}, 3, false);
     check((struct plan){.place = EACH_A_HOST, .movers = 0xf, .moves = 20, .inner = 1}, MEMBERS, false);
+    check((struct plan){.place = EACH_A_HOST, .is_hasty = true, .movers = 7, .moves = 10, .inner = 1}, 3, false);
 }
 
 static void test_move_of_threads_across_hosts_sees_the_same(void **state)

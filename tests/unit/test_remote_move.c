@@ -384,6 +384,152 @@ static void test_remote_move_is_taken_back(void **state)
     fake_hosts_destroy(hosts);
 }
 
+/* The last word of an agreement is said once, and lost with host 1's old worker. */
+static void test_remote_move_hears_of_a_switch_that_it_missed(void **state)
+{
+    (void)state;
+    struct fake_hosts *hosts = fake_hosts_create(three_hosts, 3);
+    fake_hosts_expect_round(hosts, 1);
+    fake_hosts_start(hosts, 0, 1);
+    fake_hosts_start(hosts, 2, 3);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 0), CONVOY_IN_PROGRESS);
+    EXPECT_EQUAL(fake_hosts_abandon(hosts, 2), CONVOY_BROKEN);
+    EXPECT_EQUAL(fake_hosts_test(hosts, 0), CONVOY_BROKEN);
+    fake_links_hold(0, 1, true);
+    for (uint32_t turn = 0; fake_hosts_reopen(hosts, 0) != CONVOY_OK; turn++) {
+        EXPECT(turn < TURNS_MAX);
+        while (fake_links_pass(0, 1)) {
+        }
+        fake_hosts_look(hosts, 1);
+        fake_hosts_look(hosts, 2);
+    }
+    while (fake_links_lose(0, 1)) {
+    }
+    EXPECT_EQUAL(convoy_remote_generation(hosts->members[1].engine->remote), 1);
+    fake_hosts_import(hosts, 1);
+    fake_links_hold(0, 1, false);
+    fake_hosts_thaw(hosts, 1);
+    converge(hosts);
+    EXPECT_EQUAL(convoy_remote_generation(hosts->members[1].engine->remote), 2);
+    fake_hosts_expect_reopen(hosts, FAKE_HOSTS_EPOCH + 1, 2);
+    fake_hosts_expect_round(hosts, 2);
+    fake_hosts_destroy(hosts);
+}
+
+/* -- what is written down ------------------------------------------------------------------------------------------ */
+
+/* Saved as it is now, then restored: refused, and nothing was made. */
+static void expect_refused(struct fake_hosts *hosts, int32_t status, const char *text)
+{
+    struct fake_member *member = &hosts->members[0];
+    struct convoy_bundle_writer bundle = {0};
+    EXPECT_OK(fake_hosts_save(hosts, 0, &bundle), &member->error);
+    EXPECT_STATUS(fake_hosts_restore(hosts, 0, &bundle), status, &member->error);
+    EXPECT_TEXT(member->error.text, text);
+    convoy_bundle_free(&bundle);
+}
+
+static void test_remote_move_of_what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    struct fake_hosts *hosts = fake_hosts_create(three_hosts, 3);
+    struct fake_member *member = &hosts->members[0];
+    struct convoy_remote *remote = member->engine->remote;
+    fake_hosts_expect_round(hosts, 1);
+    EXPECT_OK(convoy_remote_freeze(member->engine, &member->error), &member->error);
+    remote->hosts[1].leader = 3;
+    expect_refused(hosts, CONVOY_MALFORMED, "host 1 of a group across hosts is out of range");
+    remote->hosts[1].leader = 1;
+    remote->diverged_count = 4;
+    expect_refused(hosts, CONVOY_MALFORMED, "a count of rows 4 of");
+    remote->diverged_count = 0;
+    size_t bytes = remote->address_bytes[2];
+    remote->address_bytes[2] = 0;
+    expect_refused(hosts, CONVOY_MALFORMED, "an empty address of member 2");
+    remote->address_bytes[2] = bytes;
+    remote->hosts[1].rows[0].word = 2;
+    remote->hosts[1].rows[0].length = 7;
+    expect_refused(hosts, CONVOY_MALFORMED, "a message of length 7");
+    remote->hosts[1].rows[0].word = 0;
+    int heir_fd = remote->heir_fd;
+    remote->heir_fd = 1000000;
+    expect_refused(hosts, CONVOY_SYSTEM, "socket 1000000 of the exporter");
+    remote->heir_fd = heir_fd;
+    fake_hosts_thaw(hosts, 0);
+    converge(hosts);
+    fake_hosts_expect_round(hosts, 2);
+    fake_hosts_destroy(hosts);
+}
+
+static void test_remote_move_of_other_items(void **state)
+{
+    (void)state;
+    struct fake_hosts *hosts = fake_hosts_create(two_hosts, 2);
+    struct fake_member *member = &hosts->members[0];
+    EXPECT_OK(convoy_remote_freeze(member->engine, &member->error), &member->error);
+    for (uint32_t i = 0; i < 3; i++) { /* nothing; something that is needed; something that is not */
+        struct convoy_bundle_writer bundle = {0};
+        convoy_bundle_begin(&bundle);
+        size_t opened = convoy_bundle_open(&bundle, 1, 0);
+        if (i != 0) {
+            EXPECT_OK(convoy_remote_save(member->engine, &bundle, &member->error), &member->error);
+            convoy_bundle_put(&bundle, 999, i == 1 ? CONVOY_BUNDLE_CRITICAL : 0, "later", 5);
+        }
+        convoy_bundle_shut(&bundle, opened);
+        EXPECT_OK(convoy_bundle_end(&bundle, &member->error), &member->error);
+        static const int32_t statuses[] = {CONVOY_TOO_OLD, CONVOY_TOO_NEW, CONVOY_OK};
+        EXPECT_STATUS(fake_hosts_restore(hosts, 0, &bundle), statuses[i], &member->error);
+        convoy_bundle_free(&bundle);
+    }
+    fake_hosts_thaw(hosts, 0);
+    converge(hosts);
+    fake_hosts_expect_round(hosts, 1);
+    fake_hosts_destroy(hosts);
+}
+
+#ifdef CONVOY_DEBUG
+/* Each allocation of save, restore and thaw fails once: the exporter goes on. */
+static void test_remote_move_without_memory(void **state)
+{
+    (void)state;
+    struct fake_hosts *hosts = fake_hosts_create(two_hosts, 2);
+    struct fake_member *member = &hosts->members[0];
+    struct convoy_bundle_writer bundle = {0};
+    fake_hosts_expect_round(hosts, 1);
+    EXPECT_OK(convoy_remote_freeze(member->engine, &member->error), &member->error);
+    int32_t status = CONVOY_NO_MEMORY;
+    for (int64_t skip = 0; status != CONVOY_OK; skip++) {
+        EXPECT(skip < 1000);
+        (void)convoy_memory_fail_after(skip);
+        status = fake_hosts_save(hosts, 0, &bundle);
+        (void)convoy_memory_fail_after(-1);
+        EXPECT(status == CONVOY_OK || status == CONVOY_NO_MEMORY);
+        if (status != CONVOY_OK) {
+            convoy_bundle_free(&bundle);
+        }
+    }
+    status = CONVOY_NO_MEMORY;
+    for (int64_t skip = 1; status != CONVOY_OK; skip++) { /* the first is the test's own */
+        EXPECT(skip < 1000);
+        (void)convoy_memory_fail_after(skip);
+        status = fake_hosts_restore(hosts, 0, &bundle);
+        (void)convoy_memory_fail_after(-1);
+        EXPECT(status == CONVOY_OK || status == CONVOY_NO_MEMORY);
+    }
+    convoy_bundle_free(&bundle);
+    fake_links_hold(2, 1, true);
+    fake_hosts_thaw(hosts, 0);
+    (void)convoy_memory_fail_after(0); /* the peer cannot keep the address: it is told again */
+    EXPECT(fake_links_pass(2, 1));
+    (void)convoy_memory_fail_after(-1);
+    EXPECT_EQUAL(hosts->members[1].engine->remote->paths[0].sequence, 0);
+    fake_links_hold(2, 1, false);
+    converge(hosts);
+    fake_hosts_expect_round(hosts, 2);
+    fake_hosts_destroy(hosts);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +545,12 @@ int main(void)
         cmocka_unit_test(test_remote_move_death_on_the_way),
         cmocka_unit_test(test_remote_move_peer_that_died_meanwhile),
         cmocka_unit_test(test_remote_move_is_taken_back),
+        cmocka_unit_test(test_remote_move_hears_of_a_switch_that_it_missed),
+        cmocka_unit_test(test_remote_move_of_what_cannot_be_is_refused),
+        cmocka_unit_test(test_remote_move_of_other_items),
+#ifdef CONVOY_DEBUG
+        cmocka_unit_test(test_remote_move_without_memory),
+#endif
     };
     return cmocka_run_group_tests_name("remote_move", tests, NULL, NULL);
 }
