@@ -2,6 +2,7 @@
 /* Closing a group from any state, with a deadline, as often as needed. */
 #include "group.h"
 
+#include "convoy/move.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "round/engine_move.h"
