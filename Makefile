@@ -23,7 +23,7 @@ RUN_ARGS ?=
 
 CORE_SOURCES := bundle copy copy_choice cpu error fault latency log memory negotiate settings status utf8
 NET_SOURCES := auth bootstrap bulk bulk_describe bulk_notice bulk_peer bulk_pump bulk_receive bulk_rma bulk_send bulk_stream bulk_wire dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_rma link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
-ROUND_SOURCES := call_log call_log_json collect degrade dump engine engine_move engine_restore fingerprint finish operation partial quick remote remote_move remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal seat segment stall stats stats_prometheus wait
+ROUND_SOURCES := call_log call_log_json collect degrade dump engine engine_move engine_restore fingerprint finish operation partial quick remote remote_move remote_open remote_peers remote_promise remote_reopen remote_restore remote_rewire remote_round remote_save remote_status remote_wire reopen report report_text schedule seal seat segment stall stats stats_prometheus wait
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll poll_last poll_move positional \
                 quick quick_keyed result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync sync_move
@@ -44,7 +44,7 @@ UNIT_TESTS += $(CLI_UNIT_TESTS)
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
-FAKE_LINK_TESTS := degrade remote_reopen remote_status remote_wire
+FAKE_LINK_TESTS := degrade remote_move remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
 UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing far_orders
 DEVICE_TESTS := device device_cuda device_host device_order device_ranges device_sweep device_table
@@ -57,7 +57,7 @@ UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields te
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_move group_options handle link_send memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
-UNIT_TESTS += diverged poll_quick poll_quick_keyed remote reopen report sync_quick wait
+UNIT_TESTS += diverged poll_quick poll_quick_keyed remote remote_move_ucx reopen report sync_quick wait
 UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite

@@ -20,6 +20,8 @@ static void describe_refresh(struct convoy_group *group)
         atomic_store(&events[CONVOY_EVENT_MEMBER_LOST], atomic_load(&counters->members_lost));
         atomic_store(&events[CONVOY_EVENT_SUCCESSION], atomic_load(&counters->successions));
         atomic_store(&events[CONVOY_EVENT_STALE_EPOCH], atomic_load(&counters->stale));
+        atomic_store(&group->record.stats->rewires, atomic_load(&counters->rewires));
+        atomic_store(&group->record.stats->rewire_down_ns_max, atomic_load(&counters->rewire_down_ns_max));
         uint64_t strangers = atomic_load(&group->context->runtime->stranger_count); /* of all its listeners */
         atomic_store(&events[CONVOY_EVENT_STRANGER], atomic_load(&counters->strange) + strangers);
     }

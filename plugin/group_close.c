@@ -2,8 +2,10 @@
 /* Closing a group from any state, with a deadline, as often as needed. */
 #include "group.h"
 
+#include "convoy/move.h"
 #include "core/clock.h"
 #include "core/error.h"
+#include "round/engine_move.h"
 
 /* Waits until no serialized call is inside; true when so. Each look cancels: the call may have been between two waits. */
 static bool close_drain_calls(struct convoy_group *group, uint64_t deadline_ns)
@@ -73,7 +75,11 @@ static void close_destroy(struct convoy_group *group, uint64_t deadline_ns)
     group->sync = NULL;
     convoy_poll_close(group->poll);
     group->poll = NULL;
-    convoy_engine_close(engine, deadline_ns);
+    if (atomic_load(&group->context->move) == CONVOY_CONTEXT_RETIRED) {
+        convoy_engine_drop(engine, false); /* retire ran out of time: its importer speaks for this member all the same */
+    } else {
+        convoy_engine_close(engine, deadline_ns);
+    }
     atomic_store(&group->phase, CONVOY_PHASE_CLOSED);
 }
 

@@ -170,6 +170,11 @@ bool convoy_group_retire(struct convoy_group *group)
         (void)change(group, CONVOY_PHASE_RETIRED, CONVOY_PHASE_FROZEN); /* it will be refused in a moment */
         return false;
     }
+    if (!convoy_engine_is_left(group->engine)) { /* of a group across hosts: a peer has not heard the importer yet */
+        atomic_store(&group->inside, 0);
+        (void)change(group, CONVOY_PHASE_RETIRED, CONVOY_PHASE_FROZEN);
+        return false;
+    }
     drop(group);
     atomic_store(&group->inside, 0);
     return true;

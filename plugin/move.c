@@ -515,7 +515,8 @@ int32_t convoy_context_retire(convoy_context *context, uint64_t timeout_ns, stru
     atomic_store(&context->move, CONVOY_CONTEXT_RETIRED);
     while (!retire_all(context)) {
         if (convoy_now_ns() >= deadline) {
-            return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "a call is still inside; retire the context again");
+            return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "a call is still inside, or a peer has not heard of the move; "
+                                                               "retire the context again");
         }
         (void)nanosleep(&moment, NULL);
     }

@@ -135,8 +135,8 @@ struct convoy_move_table {
                             struct convoy_error *error);
 
     /* What was exported is another's now: frees all but the handles, which answer MOVED from here on, and says goodbye to
-     * nobody. DRAIN_TIMEOUT: a call is still inside; call again. BAD_STATE, CLOSED, FORKED. timeout_ns 0 =
-     * close_timeout_ms.
+     * nobody. DRAIN_TIMEOUT: a call is still inside, or, for two seconds at most, a member on another host has not
+     * heard of the move; call again. BAD_STATE, CLOSED, FORKED. timeout_ns 0 = close_timeout_ms.
      * [one thread; blocks up to timeout_ns; quiesced, retired; since 1.0] */
     int32_t (*retire)(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error);
 };

@@ -116,6 +116,8 @@ struct convoy_engine_counters {
     _Atomic uint64_t successions; /* this member took over as leader of its host */
     _Atomic uint64_t stale;       /* messages of an earlier epoch */
     _Atomic uint64_t strange;     /* messages without the group's token */
+    _Atomic uint64_t rewires;     /* ways to a member of several hosts that were made anew: either end has moved */
+    _Atomic uint64_t rewire_down_ns_max; /* the longest that one was down for that */
 };
 /* [any thread] */
 const struct convoy_engine_counters *convoy_engine_counters(const struct convoy_engine *engine);

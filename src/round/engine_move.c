@@ -100,6 +100,11 @@ int32_t convoy_engine_thaw(struct convoy_engine *engine, struct convoy_error *er
     return engine->remote != NULL ? convoy_remote_thaw(engine, error) : CONVOY_OK;
 }
 
+bool convoy_engine_is_left(struct convoy_engine *engine)
+{
+    return convoy_remote_is_left(engine);
+}
+
 void convoy_engine_drop(struct convoy_engine *engine, bool was_restored)
 {
     if (engine == NULL) {

@@ -35,6 +35,9 @@ void convoy_engine_merge_into(struct convoy_engine *engine, const struct convoy_
 /* How the last operation ended; CLOSED: there was none. */
 int32_t convoy_engine_ended(const struct convoy_engine *engine);
 
+/* Of a frozen one that is about to go: whether nothing comes to it any more that its importer needs; looks at that once. */
+bool convoy_engine_is_left(struct convoy_engine *engine);
+
 /* Frees all without a goodbye. was_restored: it was never thawed. */
 void convoy_engine_drop(struct convoy_engine *engine, bool was_restored);
 

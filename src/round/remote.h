@@ -61,16 +61,21 @@ struct convoy_bundle_writer;
 struct convoy_bundle_item;
 /* Joins the progress thread; what peers say from now on is heard by the importer, or again after thaw. */
 int32_t convoy_remote_freeze(struct convoy_engine *engine, struct convoy_error *error);
-/* Of a frozen one: starts it again. Of a restored one: opens its own worker, tells every member of other hosts where it is
- * now, and starts; never waits for them. */
+/* Of a frozen one: starts it again, and tells every other member so if it was ever saved. Of a restored one: opens its own
+ * worker, tells every other member where it is now, and starts; never waits for them. INIT_FAILED, SYSTEM, NO_MEMORY: nothing
+ * has changed. */
 int32_t convoy_remote_thaw(struct convoy_engine *engine, struct convoy_error *error);
+/* Any number of times. */
 int32_t convoy_remote_save(struct convoy_engine *engine, struct convoy_bundle_writer *writer, struct convoy_error *error);
 /* Sets engine->remote; the local part is there. */
 int32_t convoy_remote_restore(struct convoy_engine *engine, const struct convoy_bundle_item *item,
                               struct convoy_error *error);
-/* Frees it without a goodbye: the importer speaks for this member. */
+/* Of a frozen one: one look at what still comes to it, which goes to the importer. true: everybody has heard the importer,
+ * or has had two seconds to; retire does not wait then. Also where there is no remote. */
+bool convoy_remote_is_left(struct convoy_engine *engine);
+/* Waits until it is left, then frees it without a goodbye: the importer speaks for this member. */
 void convoy_remote_retire(struct convoy_engine *engine);
-void convoy_remote_discard(struct convoy_engine *engine); /* a restored one */
+void convoy_remote_discard(struct convoy_engine *engine); /* a restored one, thawed or not */
 
 /* [any thread] JSON of the link. Takes no lock. gives */
 json_t *convoy_remote_dump(const struct convoy_engine *engine);

@@ -118,6 +118,9 @@ void convoy_remote_check(struct convoy_engine *engine, uint64_t now_ns)
 {
     struct convoy_remote *remote = engine->remote;
     (void)convoy_link_progress(remote->link);
+    if (remote->unanswered != 0) {
+        convoy_remote_rewire_step(remote, now_ns);
+    }
     peers_watch_leader(engine);
     peers_watch_hosts(remote, now_ns);
     convoy_remote_ask_silent(remote, now_ns);

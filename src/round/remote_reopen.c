@@ -97,6 +97,26 @@ void convoy_remote_reopen_message(struct convoy_remote *remote, const struct con
     }
 }
 
+uint32_t convoy_remote_generation(const struct convoy_remote *remote)
+{
+    return convoy_reopen_generation(remote->engine);
+}
+
+/* A COMMIT is said once; one that got lost with a worker is made good here, and by WANT. */
+void convoy_remote_reopen_compare(struct convoy_remote *remote, uint32_t member, uint64_t generation)
+{
+    uint32_t own = convoy_reopen_generation(remote->engine);
+    if (!convoy_remote_is_leader(remote->engine)) {
+        return;
+    }
+    if (generation < own) {
+        convoy_reopen_tell_current(remote, member);
+    } else if (generation > own) {
+        remote->reopen.is_wanted = true;
+        remote->reopen.wanted_from = own;
+    }
+}
+
 static bool reopen_all_answered(const struct convoy_remote *remote)
 {
     for (uint32_t host = 0; host < remote->host_count; host++) {

@@ -90,6 +90,24 @@ void convoy_remote_resend(struct convoy_remote *remote, uint32_t member, uint64_
     }
 }
 
+void convoy_remote_repeat(struct convoy_remote *remote, uint32_t member)
+{
+    const struct convoy_engine *engine = remote->engine;
+    if (engine->local.hosts.host_of[member] == remote->own_host) {
+        return;
+    }
+    for (uint32_t parity = 0; parity < 2 && convoy_remote_is_leader(engine); parity++) {
+        uint64_t word = atomic_load(&convoy_segment_partial(&engine->segment, parity)->word);
+        if (word != 0 && convoy_word_generation(word) == engine->generation) {
+            convoy_remote_resend(remote, member, word);
+        }
+    }
+    if (remote->failed_word != 0 && convoy_word_generation(remote->failed_word) == engine->generation) {
+        convoy_remote_send(remote, member, CONVOY_MESSAGE_PARTIAL, remote->failed_word, &remote->failed,
+                           sizeof remote->failed);
+    }
+}
+
 /* Whether a host's failure in an earlier round of this generation dooms the open one: it has given up for good. One in a
  * later round does not: what it sent for this one may be on its way over another link. */
 static bool round_is_doomed(const struct convoy_remote *remote, const struct convoy_remote_box *box)
@@ -273,7 +291,7 @@ void convoy_remote_tell_failed(struct convoy_remote *remote, int32_t status, uin
         return;
     }
     remote->failed_word = word;
-    const struct convoy_partial_head head = {
+    remote->failed = (struct convoy_partial_head){
         .fingerprint = remote->engine->fingerprint,
         .votes_and = UINT32_MAX,
         .flags = CONVOY_PARTIAL_FAILED,
@@ -281,7 +299,7 @@ void convoy_remote_tell_failed(struct convoy_remote *remote, int32_t status, uin
         .culprit = culprit,
         .error_member = UINT32_MAX,
     };
-    convoy_remote_broadcast(remote, CONVOY_MESSAGE_PARTIAL, word, &head, sizeof head);
+    convoy_remote_broadcast(remote, CONVOY_MESSAGE_PARTIAL, word, &remote->failed, sizeof remote->failed);
 }
 
 int32_t convoy_remote_fail_local(struct convoy_engine *engine)

@@ -181,12 +181,16 @@ void convoy_remote_look(const struct convoy_engine *engine, uint32_t member, str
 {
     const struct convoy_remote *remote = engine->remote;
     const struct convoy_loss *loss = &engine->losses[member];
+    const struct convoy_link *link = convoy_remote_link(remote);
     uint32_t peer = member;
-    if (convoy_link_peer_state(remote->link, member) == CONVOY_LINK_NONE) {
+    *look_out = (struct convoy_remote_look){.link = "none"};
+    if (link != NULL && convoy_link_peer_state(link, member) == CONVOY_LINK_NONE) {
         peer = atomic_load_explicit(&remote->hosts[engine->local.hosts.host_of[member]].leader, memory_order_relaxed);
     }
-    look_out->link = convoy_link_state_text(convoy_link_peer_state(remote->link, peer));
-    convoy_link_peer_transports(remote->link, peer, look_out->transports);
+    if (link != NULL) {
+        look_out->link = convoy_link_state_text(convoy_link_peer_state(link, peer));
+        convoy_link_peer_transports(link, peer, look_out->transports);
+    }
     if (loss->is_closed != 0) {
         look_out->link = "closed";
     } else if (loss->is_dead != 0 || convoy_engine_is_lost(engine, member)) {

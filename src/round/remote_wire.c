@@ -71,12 +71,13 @@ void convoy_remote_drop_stale(struct convoy_remote *remote)
     (void)atomic_fetch_add_explicit(&remote->engine->counters.stale, 1, memory_order_relaxed);
 }
 
-/* Keeps the first message for a word; a failure takes back what was said before it. */
+/* Keeps the first message for a word; a failure takes back what was said before it. What an earlier worker of the sender
+ * has said may come after what its next one says: a later round of the parity stays. */
 static void wire_keep(struct convoy_remote *remote, struct convoy_remote_box *boxes, const struct convoy_message *message,
                       const uint8_t *data, bool is_failure)
 {
     struct convoy_remote_box *box = &boxes[message->word & 1];
-    if (box->word == message->word && !is_failure) {
+    if (box->word >= message->word && !is_failure) {
         convoy_remote_count(&remote->dropped_repeat);
         return;
     }
@@ -89,7 +90,8 @@ static void wire_partial(struct convoy_remote *remote, uint32_t host, const stru
                          const uint8_t *data)
 {
     struct convoy_partial_head head;
-    if (!convoy_partial_read(&head, data, message->length, remote->engine->member_count)) {
+    bool is_ours = host == remote->own_host; /* has a segment for that, and no box */
+    if (is_ours || !convoy_partial_read(&head, data, message->length, remote->engine->member_count)) {
         convoy_remote_count(&remote->dropped_bad);
         return;
     }
@@ -110,7 +112,8 @@ static void wire_rows(struct convoy_remote *remote, uint32_t host, const struct 
 {
     const struct convoy_engine *engine = remote->engine;
     size_t count = message->length / sizeof(struct convoy_partial_row);
-    if (message->length % sizeof(struct convoy_partial_row) != 0 || count > engine->member_count) {
+    if (host == remote->own_host || message->length % sizeof(struct convoy_partial_row) != 0 ||
+        count > engine->member_count) {
         convoy_remote_count(&remote->dropped_bad);
         return;
     }
@@ -153,6 +156,12 @@ static void wire_dispatch(struct convoy_remote *remote, uint32_t host, const str
     case CONVOY_MESSAGE_COMMIT:
         convoy_remote_reopen_message(remote, message, data);
         return;
+    case CONVOY_MESSAGE_REWIRED:
+        convoy_remote_take_rewired(remote, message, data);
+        return;
+    case CONVOY_MESSAGE_REWIRED_ACK:
+        convoy_remote_take_answer(remote, message, data);
+        return;
     }
     convoy_remote_count(&remote->dropped_bad); /* a kind of a newer release: nothing that this wire version relies on */
 }
@@ -162,6 +171,10 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
     struct convoy_remote *remote = user;
     struct convoy_engine *engine = remote->engine;
     struct convoy_message message;
+    if (remote->stage == CONVOY_REMOTE_FROZEN) {
+        convoy_remote_hand_on(remote, header, header_bytes, data, bytes);
+        return;
+    }
     if (header_bytes != sizeof message) {
         convoy_remote_count(&remote->dropped_bad);
         return;
@@ -172,7 +185,9 @@ void convoy_remote_recv(void *user, const void *header, size_t header_bytes, con
         (void)atomic_fetch_add_explicit(&engine->counters.strange, 1, memory_order_relaxed);
         return;
     }
-    if (message.member >= engine->member_count || message.length != bytes || bytes > remote->blob_bytes) {
+    bool is_rewired = message.kind == CONVOY_MESSAGE_REWIRED;
+    size_t bytes_max = is_rewired ? CONVOY_REWIRE_BYTES_MAX : remote->blob_bytes;
+    if (message.member >= engine->member_count || message.length != bytes || bytes > bytes_max) {
         convoy_remote_count(&remote->dropped_bad);
         return;
     }
@@ -194,8 +209,14 @@ void convoy_remote_down(void *user, uint32_t peer, int32_t ucx_status)
     struct convoy_remote *remote = user;
     struct convoy_engine *engine = remote->engine;
     uint32_t host = engine->local.hosts.host_of[peer];
+    if (remote->stage == CONVOY_REMOTE_FROZEN) {
+        return; /* peers let go of it for the importer's */
+    }
     convoy_log_line(&engine->runtime->log, CONVOY_LOG_INFO, "group %.*s link to rank %d is down, ucx status %d",
                     (int)engine->group->name_length, engine->group->name, convoy_engine_rank(engine, peer), ucx_status);
+    if (convoy_remote_is_rewiring(remote, peer, convoy_now_ns())) {
+        return;
+    }
     if (host != remote->own_host && remote->hosts[host].leader == peer && remote->hosts[host].down_ns == 0) {
         remote->hosts[host].down_ns = convoy_now_ns();
         remote->hosts[host].retry_member = peer;

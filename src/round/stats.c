@@ -204,6 +204,8 @@ json_t *convoy_stats_json(const struct convoy_stats_source *source)
     failed |= json_object_set_new(object, "operations", operations);
     failed |= json_object_set_new(object, "events", counts_json(source->stats->events, CONVOY_STATS_EVENTS,
                                                                 convoy_stats_event_name));
+    failed |= set_count(object, "rewires", convoy_stats_load(&source->stats->rewires));
+    failed |= set_count(object, "rewire_down_ns_max", convoy_stats_load(&source->stats->rewire_down_ns_max));
     if (failed != 0) {
         json_decref(object);
         return NULL;

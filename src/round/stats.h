@@ -80,6 +80,8 @@ enum convoy_stats_event {
 struct convoy_group_stats {
     struct convoy_operation_stats operations[CONVOY_STATS_OPERATIONS];
     _Atomic uint64_t events[CONVOY_STATS_EVENTS];
+    _Atomic uint64_t rewires; /* ways to members on other hosts that were made anew: one end has moved to another build */
+    _Atomic uint64_t rewire_down_ns_max; /* the longest that one was down for that */
 };
 
 /* Whose they are, for the reader. */

@@ -168,6 +168,15 @@ static void print_events(struct writer *writer, const struct convoy_stats_source
     }
 }
 
+static void print_rewires(struct writer *writer, const struct convoy_stats_source *sources, size_t count)
+{
+    print_head(writer, "rewires_total", "counter", "Ways to members on other hosts made anew after one end moved.");
+    for (size_t i = 0; i < count; i++) {
+        struct line line = {"rewires_total", &sources[i], NULL, NULL, NULL};
+        print_count(writer, &line, convoy_stats_load(&sources[i].stats->rewires));
+    }
+}
+
 size_t convoy_stats_prometheus(const struct convoy_stats_source *sources, size_t count, char *text, size_t capacity)
 {
     static const struct metric metrics[] = {
@@ -187,5 +196,6 @@ size_t convoy_stats_prometheus(const struct convoy_stats_source *sources, size_t
         print_metric(&writer, &metric, sources, count);
     }
     print_events(&writer, sources, count);
+    print_rewires(&writer, sources, count);
     return writer.length;
 }

@@ -5,6 +5,7 @@
  */
 #include "tests/lib/crowd.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/hosts.h"
 #include "tests/lib/moving.h"
 #include "tests/lib/rows.h"
 
@@ -23,9 +24,18 @@
 #define KEYS 9u
 #define TEXT_BYTES 262144u
 
+/* Where the members are. */
+enum place {
+    ONE_HOST = 0,
+    EACH_A_HOST, /* "net": "ucx" */
+    TWO_HOSTS,   /* network namespaces, half of the members each */
+};
+
 /* What a run is made of. */
 struct plan {
+    enum place place;
     struct crowd crowd;
+    bool is_hasty;   /* the old build's context is closed before all peers have heard of the move */
     uint32_t movers; /* bit for each rank that moves */
     uint32_t moves;  /* of each of them */
     uint32_t inner;
@@ -220,10 +230,54 @@ static uint64_t epoch_of(struct plugin_member *member)
     return info.epoch;
 }
 
+static void place_member(const struct rank *rank, const struct plan *plan, struct plugin_member *member)
+{
+    if (plan->place == EACH_A_HOST) {
+        member->config.settings = "{\"net\":\"ucx\"}";
+        member->config.settings_length = strlen(member->config.settings);
+    } else if (plan->place == TWO_HOSTS) {
+        const char *port = strrchr(member->rendezvous, ':') + 1;
+        char address[sizeof member->rendezvous];
+        (void)snprintf(address, sizeof address, "tcp://%s:%s", hosts_address(0), port);
+        memcpy(member->rendezvous, address, sizeof address);
+        member->options.rendezvous_length = strlen(member->rendezvous);
+    }
+    (void)rank;
+}
+
+/* Nobody was taken for lost, and everybody knows where everybody is. */
+static void expect_rewired(struct plugin_member *member)
+{
+    char *text = malloc(TEXT_BYTES);
+    EXPECT(text != NULL);
+    expect_described(member, text, CONVOY_TOPIC_STATS, "\"member_lost\":0");
+    expect_described(member, text, CONVOY_TOPIC_STATS, "\"rewire_down_ns_max\":");
+    expect_described(member, text, CONVOY_TOPIC_DUMP, "\"rewire\":[{");
+    free(text);
+}
+
+static void move_hastily(struct plugin_member *member, const struct moving_build *from, const struct moving_build *to)
+{
+    struct moving moving;
+    moving_begin(&moving, member->context, &member->config, from, to);
+    EXPECT_OK(moving_quiesce(&moving, MOVING_NS), &moving.error);
+    moving_export(&moving);
+    EXPECT_OK(moving_import(&moving), &moving.error);
+    EXPECT_OK(to->move->resume(moving.new_context, &moving.error), &moving.error);
+    int32_t status = from->move->retire(moving.old_context, 1, &moving.error);
+    EXPECT(status == CONVOY_OK || status == CONVOY_DRAIN_TIMEOUT);
+    EXPECT_OK(from->plugin.core->context_close(moving.old_context, MOVING_NS, &moving.error), &moving.error);
+    free(moving.state);
+    member->group = moving_handle(&moving, member->group);
+    member->context = moving.new_context;
+    member->plugin = to->plugin;
+}
+
 static void run(const struct rank *rank, const struct plan *plan, uint32_t movers, uint64_t *digests)
 {
     struct plugin_member *member = rows_create(rank, &plan->crowd, movers == 0 ? "stays" : "moves", plan->inner);
     struct round round = {.rank = rank->index};
+    place_member(rank, plan, member);
     uint32_t seed = rank->index * 977 + 5;
     uint32_t moved = 0;
     member->options.critical_flags = plan->critical_flags;
@@ -233,14 +287,18 @@ static void run(const struct rank *rank, const struct plan *plan, uint32_t mover
         digests[round.number] = one_round(member, &round);
         bool is_mover = (movers >> rank->index & 1) != 0 && moved < plan->moves;
         if (is_mover && draw(&seed) % (ROUNDS - round.number) < plan->moves - moved) {
-            moving_member(member, moved % 2 == 0 ? moving_first_build() : moving_second_build(),
-                          moved % 2 == 0 ? moving_second_build() : moving_first_build());
+            const struct moving_build *from = moved % 2 == 0 ? moving_first_build() : moving_second_build();
+            const struct moving_build *to = moved % 2 == 0 ? moving_second_build() : moving_first_build();
+            (plan->is_hasty ? move_hastily : moving_member)(member, from, to);
             moved++;
             expect_same_end(member, &round, digests[round.number]);
         }
     }
     EXPECT_EQUAL(moved, (movers >> rank->index & 1) != 0 ? plan->moves : 0);
     expect_end(member, epoch);
+    if (plan->place != ONE_HOST && movers != 0) {
+        expect_rewired(member);
+    }
     crowd_close(rank, member);
 }
 
@@ -248,6 +306,9 @@ static void run_both(const struct rank *rank, void *argument)
 {
     const struct plan *plan = argument;
     struct seen *seen = rank->shared;
+    if (plan->place == TWO_HOSTS) {
+        hosts_enter(rank->index * 2 / rank->count);
+    }
     run(rank, plan, 0, seen->digests[0][rank->index]);
     run(rank, plan, plan->movers, seen->digests[1][rank->index]);
     for (uint32_t i = 0; i < ROUNDS; i++) {
@@ -301,6 +362,31 @@ static void test_move_alone_sees_the_same(void **state)
     check((struct plan){.movers = 1, .moves = 20, .inner = 1}, 1, false);
 }
 
+static void test_move_across_hosts_sees_the_same(void **state)
+{
+    (void)state;
+    check((struct plan){.place = EACH_A_HOST, .movers = 1u << 2, .moves = 8, .inner = 1}, 3, false);
+    check((struct plan){.place = EACH_A_HOST, .movers = 0xf, .moves = 20, .inner = 1}, MEMBERS, false);
+    check((struct plan){.place = EACH_A_HOST, .is_hasty = true, .movers = 7, .moves = 10, .inner = 1}, 3, false);
+}
+
+static void test_move_of_threads_across_hosts_sees_the_same(void **state)
+{
+    (void)state;
+    check((struct plan){.place = EACH_A_HOST, .movers = 0xf, .moves = 6, .inner = 1}, MEMBERS, true);
+}
+
+/* Leaders and followers. */
+static void test_move_on_two_hosts_sees_the_same(void **state)
+{
+    (void)state;
+    if (!hosts_create(2)) {
+        skip();
+    }
+    check((struct plan){.place = TWO_HOSTS, .movers = 0xf, .moves = 20, .inner = 1}, MEMBERS, false);
+    hosts_destroy();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +395,9 @@ int main(void)
         cmocka_unit_test(test_move_all_threads_see_the_same),
         cmocka_unit_test(test_move_with_degrade_sees_the_same),
         cmocka_unit_test(test_move_alone_sees_the_same),
+        cmocka_unit_test(test_move_across_hosts_sees_the_same),
+        cmocka_unit_test(test_move_on_two_hosts_sees_the_same),
+        cmocka_unit_test(test_move_of_threads_across_hosts_sees_the_same), /* last: UCX does not survive a fork */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,14 +56,16 @@ static const struct convoy_merge_ops sum_ops = {sum_begin, sum_member, sum_absen
 
 /* -- making them ------------------------------------------------------------------------------------------------- */
 
-/* What opening would exchange: the fake links need no addresses. */
+/* What opening would exchange: links are opened in the order of members. */
 int32_t convoy_bootstrap_exchange(struct convoy_bootstrap *bootstrap, const void *mine, size_t bytes,
                                   struct convoy_blob *blobs_out, struct convoy_error *error)
 {
     const struct fake_hosts *hosts = (const struct fake_hosts *)(const void *)bootstrap;
+    (void)mine;
     (void)error;
+    EXPECT_EQUAL(bytes, sizeof hosts->numbers[0]);
     for (uint32_t i = 0; i < hosts->count; i++) {
-        blobs_out[i] = (struct convoy_blob){.data = mine, .bytes = bytes};
+        blobs_out[i] = (struct convoy_blob){.data = (const uint8_t *)&hosts->numbers[i], .bytes = bytes};
     }
     return CONVOY_OK;
 }
@@ -164,6 +166,7 @@ struct fake_hosts *fake_hosts_create(const uint32_t *host_of, uint32_t count)
     hosts->count = count;
     for (uint32_t i = 0; i < count; i++) {
         hosts->ids[i] = (int32_t)i;
+        hosts->numbers[i] = i;
         hosts->life[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         EXPECT(hosts->life[i] >= 0);
     }
@@ -175,7 +178,11 @@ struct fake_hosts *fake_hosts_create(const uint32_t *host_of, uint32_t count)
 
 static void free_member(struct convoy_engine *engine)
 {
-    convoy_remote_close(engine, 0);
+    if (engine->remote->stage == CONVOY_REMOTE_RESTORED) {
+        convoy_remote_discard(engine);
+    } else {
+        convoy_remote_close(engine, 0);
+    }
     if (engine->local_index == 0) {
         convoy_segment_close(&engine->segment);
     }
@@ -204,6 +211,108 @@ void fake_hosts_destroy(struct fake_hosts *hosts)
     fake_links_reset();
     convoy_runtime_destroy(hosts->runtime);
     free(hosts);
+}
+
+static bool is_alive(const struct fake_hosts *hosts, uint32_t index)
+{
+    struct pollfd look = {.fd = hosts->life[index], .events = POLLIN};
+    return poll(&look, 1, 0) == 0;
+}
+
+/* -- moving them ------------------------------------------------------------------------------------------------- */
+
+uint32_t fake_hosts_link(const struct fake_hosts *hosts, uint32_t index)
+{
+    return fake_links_number(hosts->members[index].engine->remote->link);
+}
+
+int32_t fake_hosts_restore(struct fake_hosts *hosts, uint32_t index, const struct convoy_bundle_writer *bundle)
+{
+    struct fake_member *member = &hosts->members[index];
+    struct convoy_bundle_reader reader;
+    struct convoy_bundle_item item;
+    struct convoy_engine *copy = take(convoy_memory_aligned(CONVOY_LINE_BYTES, sizeof *copy));
+    memcpy(copy, member->engine, sizeof *copy); /* the rest of it is handed over by others */
+    copy->remote = NULL;
+    EXPECT_OK(convoy_bundle_read(bundle->data, bundle->used, &reader, &member->error), &member->error);
+    EXPECT(convoy_bundle_next(&reader, &item));
+    int32_t status = convoy_remote_restore(copy, &item, &member->error);
+    if (status != CONVOY_OK) {
+        EXPECT(copy->remote == NULL);
+        convoy_memory_free(copy);
+        return status;
+    }
+    member->exporter = member->engine;
+    member->engine = copy;
+    return CONVOY_OK;
+}
+
+int32_t fake_hosts_save(struct fake_hosts *hosts, uint32_t index, struct convoy_bundle_writer *bundle)
+{
+    struct fake_member *member = &hosts->members[index];
+    convoy_bundle_begin(bundle);
+    size_t opened = convoy_bundle_open(bundle, 1, 0);
+    int32_t status = convoy_remote_save(member->engine, bundle, &member->error);
+    convoy_bundle_shut(bundle, opened);
+    return status == CONVOY_OK ? convoy_bundle_end(bundle, &member->error) : status;
+}
+
+void fake_hosts_import(struct fake_hosts *hosts, uint32_t index)
+{
+    struct fake_member *member = &hosts->members[index];
+    struct convoy_bundle_writer bundle = {0};
+    EXPECT(member->exporter == NULL);
+    EXPECT_OK(convoy_remote_freeze(member->engine, &member->error), &member->error);
+    EXPECT_OK(fake_hosts_save(hosts, index, &bundle), &member->error);
+    EXPECT_OK(fake_hosts_restore(hosts, index, &bundle), &member->error);
+    convoy_bundle_free(&bundle);
+}
+
+void fake_hosts_thaw(struct fake_hosts *hosts, uint32_t index)
+{
+    struct fake_member *member = &hosts->members[index];
+    struct convoy_remote *remote = member->engine->remote;
+    EXPECT_OK(convoy_remote_link_up(remote, &member->error), &member->error);
+    convoy_remote_announce(remote, convoy_now_ns());
+}
+
+void fake_hosts_go_back(struct fake_hosts *hosts, uint32_t index)
+{
+    struct fake_member *member = &hosts->members[index];
+    convoy_remote_discard(member->engine);
+    convoy_memory_free(member->engine);
+    member->engine = member->exporter;
+    member->exporter = NULL;
+    fake_hosts_thaw(hosts, index);
+}
+
+bool fake_hosts_is_left(struct fake_hosts *hosts, uint32_t index)
+{
+    return convoy_remote_is_left(hosts->members[index].exporter);
+}
+
+void fake_hosts_retire(struct fake_hosts *hosts, uint32_t index)
+{
+    struct fake_member *member = &hosts->members[index];
+    convoy_remote_retire(member->exporter);
+    EXPECT(member->exporter->remote == NULL);
+    convoy_memory_free(member->exporter);
+    member->exporter = NULL;
+}
+
+void fake_hosts_move(struct fake_hosts *hosts, uint32_t index)
+{
+    fake_hosts_import(hosts, index);
+    fake_hosts_thaw(hosts, index);
+    for (uint32_t turn = 0; !fake_hosts_is_left(hosts, index); turn++) {
+        EXPECT(turn < FAKE_TURNS_MAX);
+        for (uint32_t i = 0; i < hosts->count; i++) {
+            if (is_alive(hosts, i)) {
+                fake_hosts_look(hosts, i);
+            }
+        }
+    }
+    fake_hosts_retire(hosts, index);
 }
 
 /* -- using them -------------------------------------------------------------------------------------------------- */
@@ -254,13 +363,12 @@ void fake_hosts_look(struct fake_hosts *hosts, uint32_t index)
 void fake_hosts_kill(struct fake_hosts *hosts, uint32_t index)
 {
     EXPECT_EQUAL(eventfd_write(hosts->life[index], 1), 0);
-    fake_links_kill(index);
-}
-
-static bool is_alive(const struct fake_hosts *hosts, uint32_t index)
-{
-    struct pollfd look = {.fd = hosts->life[index], .events = POLLIN};
-    return poll(&look, 1, 0) == 0;
+    if (hosts->members[index].exporter != NULL) {
+        fake_links_kill(fake_links_number(hosts->members[index].exporter->remote->link));
+    }
+    if (hosts->members[index].engine->remote->link != NULL) {
+        fake_links_kill(fake_hosts_link(hosts, index));
+    }
 }
 
 void fake_hosts_pass_time(struct fake_hosts *hosts)
@@ -268,6 +376,9 @@ void fake_hosts_pass_time(struct fake_hosts *hosts)
     for (uint32_t i = 0; i < hosts->count; i++) {
         struct convoy_remote *remote = hosts->members[i].engine->remote;
         remote->reopen.sent_ns = 0;
+        for (uint32_t member = 0; member < hosts->count; member++) {
+            remote->paths[member].again_ns = 0;
+        }
         for (uint32_t host = 0; host < remote->host_count; host++) {
             remote->hosts[host].retry_ns = 0;
         }

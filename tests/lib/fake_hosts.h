@@ -7,6 +7,7 @@
 #ifndef CONVOY_TESTS_FAKE_HOSTS_H
 #define CONVOY_TESTS_FAKE_HOSTS_H
 
+#include "core/bundle.h"
 #include "round/remote_internal.h"
 #include "tests/lib/fake_link.h"
 
@@ -14,6 +15,7 @@
 
 struct fake_member {
     struct convoy_engine *engine;
+    struct convoy_engine *exporter; /* what `engine` was imported from, until it is retired; NULL = none */
     convoy_operation operation;
     uint32_t sum; /* of the last round that ended well */
     uint32_t merged;
@@ -27,6 +29,7 @@ struct fake_hosts {
     struct convoy_runtime *runtime;
     uint32_t count;
     int32_t ids[FAKE_LINKS_MAX];
+    uint32_t numbers[FAKE_LINKS_MAX]; /* of the links that they open with */
     struct fake_member members[FAKE_LINKS_MAX];
     int life[FAKE_LINKS_MAX]; /* eventfd that stands for the process: readable once it is dead */
 };
@@ -45,6 +48,22 @@ int32_t fake_hosts_reopen(struct fake_hosts *hosts, uint32_t index);
 
 /* What a progress thread does when it looks in. */
 void fake_hosts_look(struct fake_hosts *hosts, uint32_t index);
+
+/* A member moves to another build: freezes and is imported; its importer, or the exporter, starts to run; the exporter
+ * looks at what still comes to it (true: all have heard the importer), and ends. move: all of it, while others look. */
+void fake_hosts_import(struct fake_hosts *hosts, uint32_t index);
+void fake_hosts_thaw(struct fake_hosts *hosts, uint32_t index);
+void fake_hosts_go_back(struct fake_hosts *hosts, uint32_t index);
+bool fake_hosts_is_left(struct fake_hosts *hosts, uint32_t index);
+void fake_hosts_retire(struct fake_hosts *hosts, uint32_t index);
+void fake_hosts_move(struct fake_hosts *hosts, uint32_t index);
+
+/* The two halves of import, of a frozen member. The bundle's first item is what remote has saved. */
+int32_t fake_hosts_save(struct fake_hosts *hosts, uint32_t index, struct convoy_bundle_writer *bundle);
+int32_t fake_hosts_restore(struct fake_hosts *hosts, uint32_t index, const struct convoy_bundle_writer *bundle);
+
+/* The number of a member's link (fake_link.h); its index until it moves. */
+uint32_t fake_hosts_link(const struct fake_hosts *hosts, uint32_t index);
 
 /* The member is dead: nothing may be asked of it any more. */
 void fake_hosts_kill(struct fake_hosts *hosts, uint32_t index);

@@ -27,6 +27,8 @@ struct convoy_link {
     uint32_t index;
     bool is_progressing;
     enum convoy_link_state peers[FAKE_LINKS_MAX];
+    uint32_t routes[FAKE_LINKS_MAX]; /* link of each peer */
+    uint32_t connects;
 };
 
 static struct fake_net {
@@ -34,6 +36,7 @@ static struct fake_net {
     struct convoy_link *links[FAKE_LINKS_MAX]; /* NULL once it is closed */
     bool are_dead[FAKE_LINKS_MAX];
     bool are_refused[FAKE_LINKS_MAX];
+    bool is_open_refused;
     uint32_t full_sends[FAKE_LINKS_MAX];
     struct fake_queue queues[FAKE_LINKS_MAX][FAKE_LINKS_MAX]; /* [from][to] */
 } net;
@@ -85,6 +88,28 @@ bool fake_links_pass(uint32_t from, uint32_t to)
     return true;
 }
 
+uint32_t fake_links_number(const struct convoy_link *link)
+{
+    return link->index;
+}
+
+bool fake_links_lose(uint32_t from, uint32_t to)
+{
+    struct fake_message *message = queue_take(&net.queues[from][to]);
+    free(message);
+    return message != NULL;
+}
+
+uint32_t fake_links_connects(uint32_t from)
+{
+    return net.links[from]->connects;
+}
+
+void fake_links_refuse_open(bool is_refused)
+{
+    net.is_open_refused = is_refused;
+}
+
 uint32_t fake_links_waiting(uint32_t from, uint32_t to)
 {
     return net.queues[from][to].count;
@@ -105,7 +130,7 @@ uint32_t fake_links_under_way(void)
     uint32_t count = 0;
     for (uint32_t from = 0; from < net.count; from++) {
         for (uint32_t to = 0; to < net.count; to++) {
-            bool is_moving = !net.queues[from][to].is_held && !net.are_dead[to];
+            bool is_moving = !net.queues[from][to].is_held && !net.are_dead[to] && net.links[to] != NULL;
             count += is_moving ? net.queues[from][to].count : 0;
         }
     }
@@ -127,7 +152,9 @@ void fake_links_kill(uint32_t index)
 int32_t convoy_link_open(const struct convoy_link_options *options, struct convoy_link **link_out,
                          struct convoy_error *error)
 {
-    (void)error;
+    if (net.is_open_refused) {
+        return convoy_error_set(error, CONVOY_INIT_FAILED, "there is no network");
+    }
     EXPECT(net.count < FAKE_LINKS_MAX && options->peer_count <= FAKE_LINKS_MAX);
     struct convoy_link *link = calloc(1, sizeof *link);
     EXPECT(link != NULL);
@@ -141,8 +168,10 @@ int32_t convoy_link_open(const struct convoy_link_options *options, struct convo
 void convoy_link_close(struct convoy_link *link, uint64_t deadline_ns)
 {
     (void)deadline_ns;
-    net.links[link->index] = NULL;
-    free(link);
+    if (link != NULL) {
+        net.links[link->index] = NULL;
+        free(link);
+    }
 }
 
 const void *convoy_link_address(const struct convoy_link *link, size_t *bytes_out)
@@ -154,13 +183,21 @@ const void *convoy_link_address(const struct convoy_link *link, size_t *bytes_ou
 int32_t convoy_link_connect(struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
                             struct convoy_error *error)
 {
-    (void)address;
-    (void)bytes;
-    if (net.are_refused[peer]) {
+    uint32_t to = 0;
+    EXPECT_EQUAL(bytes, sizeof to);
+    memcpy(&to, address, sizeof to);
+    if (net.are_refused[to]) {
         return convoy_error_set(error, CONVOY_UNREACHABLE, "nobody connects to %u", peer);
     }
     link->peers[peer] = CONVOY_LINK_UP;
+    link->routes[peer] = to;
+    link->connects++;
     return CONVOY_OK;
+}
+
+void convoy_link_fail(struct convoy_link *link, uint32_t peer)
+{
+    link->peers[peer] = CONVOY_LINK_FAILED;
 }
 
 int32_t convoy_link_reach(const struct convoy_link *link, uint32_t peer, const void *address, size_t bytes,
@@ -182,7 +219,7 @@ enum convoy_link_state convoy_link_peer_state(const struct convoy_link *link, ui
 int32_t convoy_link_send(struct convoy_link *link, uint32_t peer, const void *header, size_t header_bytes,
                          const void *data, size_t bytes)
 {
-    struct fake_queue *queue = &net.queues[link->index][peer];
+    struct fake_queue *queue = &net.queues[link->index][link->routes[peer]];
     if (net.full_sends[link->index] != 0) {
         net.full_sends[link->index]--;
         return CONVOY_LIMIT;
@@ -221,9 +258,13 @@ uint32_t convoy_link_progress(struct convoy_link *link)
         while (!net.queues[from][link->index].is_held && fake_links_pass(from, link->index)) {
             events++;
         }
-        if (net.are_dead[from] && link->peers[from] == CONVOY_LINK_UP && fake_links_waiting(from, link->index) == 0) {
-            link->peers[from] = CONVOY_LINK_FAILED;
-            link->options.down(link->options.user, from, FAKE_STATUS_DOWN);
+    }
+    for (uint32_t peer = 0; peer < link->options.peer_count; peer++) {
+        uint32_t from = link->routes[peer];
+        bool is_gone = net.are_dead[from] || net.links[from] == NULL;
+        if (link->peers[peer] == CONVOY_LINK_UP && is_gone && fake_links_waiting(from, link->index) == 0) {
+            link->peers[peer] = CONVOY_LINK_FAILED;
+            link->options.down(link->options.user, peer, FAKE_STATUS_DOWN);
             events++;
         }
     }
@@ -236,6 +277,13 @@ bool convoy_link_arm(struct convoy_link *link)
 {
     (void)link;
     return false;
+}
+
+void convoy_link_sleep(struct convoy_link *link, int wake_fd, uint64_t deadline_ns)
+{
+    (void)wake_fd;
+    (void)deadline_ns;
+    (void)convoy_link_progress(link);
 }
 
 int convoy_link_fd(const struct convoy_link *link)

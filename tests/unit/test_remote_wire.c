@@ -47,6 +47,7 @@ struct bad_message {
     enum counter counter;
 };
 
+#define REWIRE_BYTES ((uint32_t)sizeof(struct convoy_rewire_body))
 #define HEADER_BYTES sizeof(struct convoy_message)
 #define ROW_BYTES ((uint32_t)sizeof(struct convoy_partial_row))
 
@@ -66,6 +67,14 @@ static void test_remote_wire_bad_messages_are_dropped_and_counted(void **state)
         {CONVOY_MESSAGE_ROWS, 1, HEADER_BYTES, 5 * ROW_BYTES, 5 * ROW_BYTES, 0, DROPPED_BAD},
         {CONVOY_MESSAGE_ROWS, 1, HEADER_BYTES, ROW_BYTES, ROW_BYTES, 0, DROPPED_BAD}, /* of member 0: not its host's */
         {CONVOY_MESSAGE_STATUS, 1, HEADER_BYTES, ROW_BYTES, ROW_BYTES, 0, DROPPED_BAD},
+        {CONVOY_MESSAGE_PARTIAL, 0, HEADER_BYTES, 64, 64, 0, DROPPED_BAD}, /* of the own host */
+        {CONVOY_MESSAGE_ROWS, 0, HEADER_BYTES, ROW_BYTES, ROW_BYTES, 0, DROPPED_BAD},
+        {CONVOY_MESSAGE_REWIRED, 1, HEADER_BYTES, REWIRE_BYTES, REWIRE_BYTES, 0, DROPPED_BAD}, /* without an address */
+        {CONVOY_MESSAGE_REWIRED, 0, HEADER_BYTES, REWIRE_BYTES + 4, REWIRE_BYTES + 4, 0, DROPPED_BAD},
+        {CONVOY_MESSAGE_REWIRED, 1, HEADER_BYTES, 4097, 4097, 0, DROPPED_BAD},
+        {CONVOY_MESSAGE_REWIRED, 1, HEADER_BYTES, REWIRE_BYTES + 4, REWIRE_BYTES + 4, 0, DROPPED_NONE}, /* known */
+        {CONVOY_MESSAGE_REWIRED_ACK, 1, HEADER_BYTES, REWIRE_BYTES - 1, REWIRE_BYTES - 1, 0, DROPPED_BAD},
+        {CONVOY_MESSAGE_REWIRED_ACK, 1, HEADER_BYTES, REWIRE_BYTES, REWIRE_BYTES, 0, DROPPED_REPEAT}, /* not asked for */
         {0, 1, HEADER_BYTES, 0, 0, 0, DROPPED_BAD},
         {99, 1, HEADER_BYTES, 0, 0, 0, DROPPED_BAD},
     };
