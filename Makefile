@@ -26,7 +26,7 @@ ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint 
 POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
                 quick quick_keyed result states_wide table two_level
 SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
-POOL_SOURCES := buddy lease part pool renew
+POOL_SOURCES := buddy lease lease_move part pool pool_move renew
 DEVICE_SOURCES := cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
