@@ -67,7 +67,7 @@ FAULT_SOURCES := party
 ABI_TESTS := engine_states hygiene load
 FUZZERS := descriptor elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
-TEST_LIB_SOURCES := allgather crowd describe exchange expect exposition fake_round hosts plugin random_scene rank ranks rows scenarios scene tasks engines far_hosts kinds sim_host
+TEST_LIB_SOURCES := allgather crowd describe exchange expect exposition fake_round hosts plugin random_scene rank ranks rows scenarios scene tasks engines engine_moves far_hosts kinds sim_host
 UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case bulknode fake_transfer
 TEST_SHIMS := global_ucp old_ucp
 
@@ -256,7 +256,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
