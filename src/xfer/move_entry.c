@@ -355,8 +355,8 @@ static bool can_be(const struct convoy_xfer *engine, const struct entry_fields *
            (is_state(kind, entry->state) && is_peer(engine, entry->peer) && is_peer(engine, entry->wanted_peer) &&
             (!needs_peer || entry->peer != CONVOY_XFER_NOBODY) && (!needs_manifest || entry->descriptor.manifest != NULL) &&
             entry->path < CONVOY_XFER_PATHS && (uint32_t)entry->reference < CONVOY_REFERENCE_KINDS &&
-            entry->slot_id <= engine->options.prealloc_count && entry->past <= CONVOY_XFER_TIMELINE &&
-            entry->request_length <= CONVOY_REQUEST_BYTES && entry->request[entry->request_length] == '\0' &&
+            entry->slot_id <= engine->options.prealloc_count && entry->past <= engine->past_count &&
+            entry->request_length <= CONVOY_REQUEST_BYTES &&
             memchr(entry->error.text, 0, sizeof entry->error.text) != NULL);
 }
 
@@ -368,6 +368,7 @@ static void place(struct convoy_xfer_restoring *restoring, struct entry_in *in)
     memcpy(entry, &in->fields.entry, sizeof *entry);
     entry->index = in->fields.index;
     entry->kind = (enum convoy_xfer_kind)in->fields.kind;
+    entry->request[entry->request_length] = '\0'; /* one without a name may have that of the one before it behind this */
     entry->error.struct_size = (uint32_t)sizeof entry->error;
     entry->error.rank = -1;
     entry->next = entry->before = entry->next_job = entry->next_ended = entry->device.next = CONVOY_XFER_NOBODY;

@@ -27,11 +27,15 @@ static const struct convoy_bundle_field phase_field_list[] = {
     CONVOY_BUNDLE_FIELD(3, struct phase_fields, max_ns),
 };
 
+struct past_fields {
+    uint32_t number; /* from 0, over all there were */
+    struct convoy_xfer_past past;
+};
+
+#define PAST(tag, member) CONVOY_BUNDLE_FIELD(tag, struct past_fields, member)
 static const struct convoy_bundle_field past_field_list[] = {
-    CONVOY_BUNDLE_FIELD(1, struct convoy_xfer_past, request), CONVOY_BUNDLE_FIELD(2, struct convoy_xfer_past, kind),
-    CONVOY_BUNDLE_FIELD(3, struct convoy_xfer_past, attempt), CONVOY_BUNDLE_FIELD(4, struct convoy_xfer_past, state),
-    CONVOY_BUNDLE_FIELD(5, struct convoy_xfer_past, status),  CONVOY_BUNDLE_FIELD(6, struct convoy_xfer_past, path),
-    CONVOY_BUNDLE_FIELD(7, struct convoy_xfer_past, bytes),   CONVOY_BUNDLE_FIELD(8, struct convoy_xfer_past, times_ns),
+    PAST(1, number),      PAST(2, past.request), PAST(3, past.kind), PAST(4, past.attempt),  PAST(5, past.state),
+    PAST(6, past.status), PAST(7, past.path),    PAST(8, past.bytes), PAST(9, past.times_ns),
 };
 CONVOY_XFER_SHAPE(phase);
 CONVOY_XFER_SHAPE(past);
@@ -59,15 +63,15 @@ static void save_phase(const struct convoy_xfer_saving *saving, uint32_t phase, 
     convoy_bundle_shut(writer, opened);
 }
 
-/* The timeline: oldest first. */
+/* The timeline. */
 static void save_past(const struct convoy_xfer_saving *saving)
 {
     const struct convoy_xfer *engine = saving->engine;
     uint32_t kept = engine->past_count < CONVOY_XFER_TIMELINE ? engine->past_count : CONVOY_XFER_TIMELINE;
-    for (uint32_t i = 0; i < kept; i++) {
+    for (uint32_t i = engine->past_count - kept; i < engine->past_count; i++) {
+        const struct past_fields fields = {.number = i, .past = engine->past[i % CONVOY_XFER_TIMELINE]};
         size_t opened = convoy_bundle_open(saving->writer, CONVOY_XFER_ITEM_PAST, 0);
-        convoy_bundle_put_fields(saving->writer, &past_shape,
-                                 &engine->past[(engine->past_count - kept + i) % CONVOY_XFER_TIMELINE]);
+        convoy_bundle_put_fields(saving->writer, &past_shape, &fields);
         convoy_bundle_shut(saving->writer, opened);
     }
 }
@@ -154,12 +158,14 @@ int32_t convoy_xfer_restore_past(struct convoy_xfer_restoring *restoring, const 
                                  struct convoy_error *error)
 {
     struct convoy_xfer *engine = restoring->engine;
-    struct convoy_xfer_past past = {.kind = CONVOY_XFER_NONE};
-    const struct convoy_xfer_reading reading = {&past_shape, &past, NULL, NULL};
+    struct past_fields fields = {.number = 0};
+    const struct convoy_xfer_past *past = &fields.past;
+    const struct convoy_xfer_reading reading = {&past_shape, &fields, NULL, NULL};
     int32_t status = convoy_xfer_restore_one(item, &reading, error);
-    if (status == CONVOY_OK && (uint32_t)past.kind < CONVOY_XFER_KINDS && past.state < CONVOY_XFER_STATES &&
-        past.path < CONVOY_XFER_PATHS && past.request[sizeof past.request - 1] == '\0') {
-        engine->past[engine->past_count++ % CONVOY_XFER_TIMELINE] = past;
+    if (status == CONVOY_OK && fields.number < engine->past_count && (uint32_t)past->kind < CONVOY_XFER_KINDS &&
+        past->state < CONVOY_XFER_STATES && past->path < CONVOY_XFER_PATHS &&
+        past->request[sizeof past->request - 1] == '\0') {
+        engine->past[fields.number % CONVOY_XFER_TIMELINE] = *past;
     }
     return status;
 }

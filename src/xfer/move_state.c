@@ -54,6 +54,7 @@ static const struct convoy_bundle_field engine_field_list[] = {
     ENGINE(25, local.directory_fd),
     ENGINE(26, local.boot_tag),
     ENGINE(27, local.file),
+    ENGINE(28, past_count),
 };
 
 #define TABLE(tag, member) CONVOY_BUNDLE_FIELD(tag, struct convoy_device_table, member)
