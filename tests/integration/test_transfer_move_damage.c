@@ -70,7 +70,7 @@ static void flip(struct engine *engine, const struct engine_state *state)
     uint32_t seed = 20260101;
     for (uint32_t i = 0; i < FLIPS; i++) {
         memcpy(bytes, state->bytes, length);
-        uint64_t at = HEAD + 24 + next_random(&seed) % (length - HEAD - 24); /* behind the handle, which names the test's engine */
+        uint64_t at = HEAD + 24 + next_random(&seed) % (length - HEAD - 24);
         bytes[at] ^= (uint8_t)(1u << next_random(&seed) % 8);
         seal(bytes, length);
         damaged.state = (struct convoy_state){.struct_size = sizeof damaged.state, .data = bytes, .bytes = length};
