@@ -92,6 +92,37 @@ static void test_buddy_cannot_be_made_of_nothing(void **state)
 
 /* The lower half is kept, upper halves go to the end of their lists, and the first of the first list that is not empty
  * is taken: what was given back last is used last. */
+static void test_buddy_takes_the_very_blocks_of_another_and_no_others(void **state)
+{
+    (void)state;
+    struct convoy_buddy *from = convoy_buddy_create(27 * MIB, MIB);
+    struct convoy_buddy *to = convoy_buddy_create(27 * MIB, MIB);
+    static const uint64_t sizes[] = {MIB, 3 * MIB, 2 * MIB, 5 * MIB, MIB, 1};
+    struct convoy_buddy_block blocks[COUNT(sizes)];
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        blocks[i] = taken(from, sizes[i]);
+    }
+    for (size_t i = COUNT(sizes); i-- > 0;) {
+        assert_int_equal(convoy_buddy_take_at(to, &blocks[i], sizes[i]), CONVOY_BUDDY_OK);
+        assert_int_equal(convoy_buddy_take_at(to, &blocks[i], sizes[i]), CONVOY_BUDDY_UNKNOWN);
+        assert_sound(to);
+    }
+    assert_int_equal(figures_of(to).taken, figures_of(from).taken);
+    assert_int_equal(figures_of(to).asked, figures_of(from).asked);
+    static const struct convoy_buddy_block none[] = {
+        {MIB / 2, MIB}, {0, 3 * MIB}, {MIB, 2 * MIB}, {26 * MIB, 2 * MIB}, {27 * MIB, MIB}, {0, 0}, {0, 32 * MIB}};
+    for (size_t i = 0; i < COUNT(none); i++) {
+        assert_int_equal(convoy_buddy_take_at(to, &none[i], 1), CONVOY_BUDDY_UNKNOWN);
+    }
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        assert_int_equal(convoy_buddy_give(to, blocks[i].offset), CONVOY_BUDDY_OK);
+    }
+    assert_sound(to);
+    assert_int_equal(figures_of(to).taken, 0);
+    convoy_buddy_destroy(from);
+    convoy_buddy_destroy(to);
+}
+
 static void test_buddy_order_of_use(void **state)
 {
     (void)state;
@@ -361,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_buddy_rounds_to_a_power_of_two_of_blocks),
         cmocka_unit_test(test_buddy_refuses_with_the_reason_and_changes_nothing),
         cmocka_unit_test(test_buddy_cannot_be_made_of_nothing),
+        cmocka_unit_test(test_buddy_takes_the_very_blocks_of_another_and_no_others),
         cmocka_unit_test(test_buddy_order_of_use),
         cmocka_unit_test(test_buddy_merges_back_to_one),
         cmocka_unit_test(test_buddy_capacity_of_any_number_of_blocks),
