@@ -61,7 +61,7 @@ struct convoy_again {
     uint64_t timeout_ns; /* with has_timeout: in, what the host gave; out, what is left of it */
 };
 
-/* Cheap and coarse, for every wait; not before it is needed is a time taken that is exact. */
+/* Cheap and coarse, at the begin of every wait of an engine. */
 uint64_t convoy_gate_coarse_ns(void);
 
 /*

@@ -196,22 +196,38 @@ static void test_swap_calls_of_an_open_under_way_are_in_the_walk(void **state)
 
 static void test_swap_calls_that_wait_go_on_with_the_time_that_is_left(void **state)
 {
-    static int32_t (*const waits[])(struct scene_call *call) = {call_wait, call_reduce_wait};
+    struct scene scene;
+    struct scene_call wait;
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
-        struct scene scene;
-        scene_open(&scene);
-        atomic_store(&scene.b->wait_ns, 1);
-        struct scene_call wait = {.scene = &scene, .run = waits[i], .timeout_ns = WAIT_NS};
-        scene_start(&wait);
-        AWAIT(atomic_load(&scene.a->waiting) == 1);
-        assert_int_equal(scene_swap(&scene, "mover_b"), CONVOY_OK);
-        assert_int_equal(scene_end(&wait), CONVOY_OK);
-        assert_int_equal(atomic_load(&scene.a->seen_timeout_ns), WAIT_NS);
-        assert_true(atomic_load(&scene.b->seen_timeout_ns) <= WAIT_NS - WAITED_NS);
-        assert_true(atomic_load(&scene.b->seen_timeout_ns) > 0);
-        scene_close(&scene);
-    }
+    scene_open(&scene);
+    atomic_store(&scene.b->wait_ns, 1);
+    wait = (struct scene_call){.scene = &scene, .run = call_wait, .timeout_ns = WAIT_NS};
+    scene_start(&wait);
+    AWAIT(atomic_load(&scene.a->waiting) == 1);
+    assert_int_equal(scene_swap(&scene, "mover_b"), CONVOY_OK);
+    assert_int_equal(scene_end(&wait), CONVOY_OK);
+    assert_int_equal(atomic_load(&scene.a->seen_timeout_ns), WAIT_NS);
+    assert_true(atomic_load(&scene.b->seen_timeout_ns) <= WAIT_NS - WAITED_NS);
+    assert_true(atomic_load(&scene.b->seen_timeout_ns) > 0);
+    scene_close(&scene);
+}
+
+/* A wait that comes in the pause has not waited yet: it has all of its time, however long the pause is. */
+static void test_swap_calls_of_a_wait_in_the_pause_have_all_their_time(void **state)
+{
+    struct scene scene;
+    struct pause pause;
+    struct scene_call wait;
+    (void)state;
+    scene_open(&scene);
+    atomic_store(&scene.b->wait_ns, 1);
+    pause_begin(&pause, &scene);
+    wait = (struct scene_call){.scene = &scene, .run = call_reduce_wait, .timeout_ns = WAIT_NS};
+    scene_start(&wait);
+    assert_int_equal(pause_end(&pause, &scene), CONVOY_OK);
+    assert_int_equal(scene_end(&wait), CONVOY_OK);
+    assert_int_equal(atomic_load(&scene.b->seen_timeout_ns), WAIT_NS);
+    scene_close(&scene);
 }
 
 static void test_swap_calls_that_wait_by_default_keep_the_default(void **state)
@@ -308,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_swap_calls_of_a_second_swap_are_busy),
         cmocka_unit_test(test_swap_calls_of_an_open_under_way_are_in_the_walk),
         cmocka_unit_test(test_swap_calls_that_wait_go_on_with_the_time_that_is_left),
+        cmocka_unit_test(test_swap_calls_of_a_wait_in_the_pause_have_all_their_time),
         cmocka_unit_test(test_swap_calls_that_wait_by_default_keep_the_default),
         cmocka_unit_test(test_swap_calls_on_what_was_closed_before_are_closed),
         cmocka_unit_test(test_swap_calls_answered_moved_for_no_reason_stay_moved),
