@@ -299,6 +299,17 @@ $(TEST_BIN)/abi/plugins/mover_%.so: tests/abi/tiny_mover.c tests/abi/tiny_mover.
 $(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped stamp swap): | $(TINY_FILES)
 $(addprefix $(TEST_BIN)/unit/test_,swap swap_calls swap_files swap_threads): | $(MOVER_FILES)
 
+# The real plugin a second time, as another build: a swap has to have somewhere to go.
+$(TEST_BIN)/abi/plugins/convoy_b.so: $(BIN)/libconvoy.so.1
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libconvoy.so.1 -Wl,--version-script=plugin/convoy.map -Wl,--exclude-libs,ALL \
+	    $(LINK_UNDEFINED) -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=0x636f6e766f7962 $(LIB_OBJECTS) \
+	    $(OBJ)/plugin/stdin.o $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@.new
+	$(OBJ)/stamp $@.new
+	mv $@.new $@
+
+$(TEST_BIN)/abi/test_load: | $(TEST_BIN)/abi/plugins/convoy_b.so
+
 # Tests of the command that open the plugin as a user's host does, and the checker where the command looks for it.
 $(addprefix $(TEST_BIN)/unit/test_,doctor perf plain_host replay run): | $(BIN)/libconvoy.so.1
 $(addprefix $(TEST_BIN)/unit/test_,doctor plain_host run): | $(TINY_FILES)
