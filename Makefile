@@ -40,6 +40,7 @@ CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log 
 
 UNIT_TESTS := auth bootstrap bootstrap_callback bootstrap_leave bootstrap_memory bootstrap_refusal bulk bulk_death bulk_rma bulk_threads bulk_wire bundle call_log cell clock deliver derive dial elf_file engine fd_channel fingerprint frame gather grid hello host host_map inspect intake lanes latency link link_close link_namespaces link_peers liveness loader local local_processes local_serve local_socket log mapped mask message negotiate padding partial placement query ranks rendezvous roster row runtime schedule schema segment settings shared_file sized stall stats status sync sync_rounds ucx ucx_config ucx_guard ucx_resources
 UNIT_TESTS += $(CLI_UNIT_TESTS)
+UNIT_TESTS += host_gate swap swap_calls swap_files swap_threads
 # Unit tests of what lies on the round engine, with all members in one thread (tests/lib/fake_engine.c).
 FAKE_ENGINE_TESTS := poll poll_equivalence poll_keyed poll_random two_level
 UNIT_TESTS += $(FAKE_ENGINE_TESTS)
@@ -290,6 +291,7 @@ $(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/gu
 # Tiny plugins that the loader's tests open; one source, one file per kind.
 TINY_PLUGINS := bad_json extra_slots good good_b init_fails needs_gone no_entry no_note no_table refuses short_table too_new
 TINY_FILES := $(patsubst %,$(TEST_BIN)/abi/plugins/%.so,$(TINY_PLUGINS))
+MOVER_FILES := $(patsubst %,$(TEST_BIN)/abi/plugins/mover_%.so,a b c lean still)
 
 $(TEST_BIN)/abi/plugins/%.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
 	@mkdir -p $(@D)
@@ -307,7 +309,25 @@ $(TEST_BIN)/abi/plugins/needs_gone.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
 	$(OBJ)/stamp $@.new
 	mv $@.new $@
 
-$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped stamp): | $(TINY_FILES)
+$(TEST_BIN)/abi/plugins/mover_%.so: tests/abi/tiny_mover.c tests/abi/tiny_mover.h $(OBJ)/stamp
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CONVOY_CFLAGS) $(CFLAGS) -DMOVER_$* -shared -Wl,--build-id=sha1 -Wl,-z,nodelete $< -o $@.new
+	$(OBJ)/stamp $@.new
+	mv $@.new $@
+
+$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped stamp swap): | $(TINY_FILES)
+$(addprefix $(TEST_BIN)/unit/test_,swap swap_calls swap_files swap_threads): | $(MOVER_FILES)
+
+# The real plugin a second time, as another build: a swap has to have somewhere to go.
+$(TEST_BIN)/abi/plugins/convoy_b.so: $(BIN)/libconvoy.so.1
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libconvoy.so.1 -Wl,--version-script=plugin/convoy.map -Wl,--exclude-libs,ALL \
+	    $(LINK_UNDEFINED) -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=0x636f6e766f7962 $(LIB_OBJECTS) \
+	    $(OBJ)/plugin/stdin.o $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@.new
+	$(OBJ)/stamp $@.new
+	mv $@.new $@
+
+$(TEST_BIN)/abi/test_load: | $(TEST_BIN)/abi/plugins/convoy_b.so
 
 # Tests of the command that open the plugin as a user's host does, and the checker where the command looks for it.
 $(addprefix $(TEST_BIN)/unit/test_,doctor perf plain_host replay run): | $(BIN)/libconvoy.so.1
@@ -381,7 +401,7 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 
 # Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but those
 # that measure; under ThreadSanitizer what threads share.
-TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats tables_pair bulk_threads
+TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats swap_threads tables_pair bulk_threads
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)

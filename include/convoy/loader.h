@@ -87,9 +87,8 @@ struct convoy_loader_options {
     convoy_log_fn log;   /* NULL = nowhere; called on the caller's thread */
     void *log_user;
     const char *host_name; /* who asks, for the plugin's logs; ends in a zero; may be NULL */
-    const struct convoy_family_request *families; /* NULL = all, as these headers know them; without
-                                                     "move" there is no swap */
-    size_t family_count;                          /* at most CONVOY_LOADER_FAMILIES_MAX */
+    const struct convoy_family_request *families; /* NULL = all, as these headers know them */
+    size_t family_count; /* at most CONVOY_LOADER_FAMILIES_MAX; without "move" among them there is no swap */
 };
 
 /* What was loaded. Lives as long as its loader, also when another build has taken over. */
@@ -123,8 +122,8 @@ int32_t convoy_loader_close(convoy_loader *loader, struct convoy_error *error);
  * [any thread; never blocks; open; since 1.0] */
 const struct convoy_loader_info *convoy_loader_info(const convoy_loader *loader);
 
-/* The own table of a requested family of the build that runs, or NULL when it was refused. For families that have no host functions
- * here; handles of the two worlds do not mix. [any thread; never blocks; open; since 1.0] */
+/* The own table of a requested family of the build that runs, or NULL when it was refused. For families that have no host
+ * functions here; handles of the two worlds do not mix. [any thread; never blocks; open; since 1.0] */
 const struct convoy_table_header *convoy_loader_table(const convoy_loader *loader, const char *family);
 
 /* -- swap ---------------------------------------------------------------------------------------------------------- */

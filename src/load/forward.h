@@ -9,42 +9,50 @@
 
 #include "load/loader.h"
 
-#define CONVOY_FORWARD_LOOP(host, again, slot, ...)                                                                    \
-    const struct convoy_binding *binding = convoy_handle_binding(&(host)->handle);                                     \
-    int32_t status = binding->tables->slot(binding->inner, __VA_ARGS__);                                               \
-    while (__builtin_expect(status == CONVOY_MOVED, 0) &&                                                              \
-           convoy_gate_again(&(host)->handle.loader->gate, (again), &status, error))
+/* One try: whatever the handle is bound to now. */
+#define CONVOY_FORWARD_ONCE(host, binding, slot, ...)                                                                  \
+    ((binding) = convoy_handle_binding(&(host)->handle), (binding)->tables->slot((binding)->inner, __VA_ARGS__))
 
-/* The body of a function with a parameter `error`; the arguments after the slot are what follows the inner object. */
+/* The body of a function with a parameter `error`; the arguments after the slot are what follows the inner object. What is
+ * needed only after MOVED is made only then. */
 #define CONVOY_FORWARD(host, slot, ...)                                                                                \
     do {                                                                                                               \
         if ((host) == NULL) {                                                                                          \
             return convoy_host_no_handle(error, #host);                                                                \
         }                                                                                                              \
-        struct convoy_again again = {0};                                                                               \
-        CONVOY_FORWARD_LOOP(host, &again, slot, __VA_ARGS__)                                                           \
-        {                                                                                                              \
-            binding = convoy_handle_binding(&(host)->handle);                                                          \
-            status = binding->tables->slot(binding->inner, __VA_ARGS__);                                               \
+        const struct convoy_binding *binding;                                                                          \
+        int32_t status = CONVOY_FORWARD_ONCE(host, binding, slot, __VA_ARGS__);                                        \
+        if (__builtin_expect(status != CONVOY_MOVED, 1)) {                                                             \
+            return status;                                                                                             \
         }                                                                                                              \
-        return status;                                                                                                 \
+        struct convoy_again again = {0};                                                                               \
+        int32_t answer = status;                                                                                       \
+        while (answer == CONVOY_MOVED && convoy_gate_again(&(host)->handle.loader->gate, &again, &answer, error)) {    \
+            answer = CONVOY_FORWARD_ONCE(host, binding, slot, __VA_ARGS__);                                            \
+        }                                                                                                              \
+        return answer;                                                                                                 \
     } while (0)
 
-/* The same of a function that waits up to its parameter `timeout_ns`. */
+/* The same of a function of an engine that waits up to its parameter `timeout_ns`: only engines answer MOVED in the middle of
+ * a wait. A group that falls silent ends its waits first, so that what is answered MOVED has not waited, and needs no clock. */
 #define CONVOY_FORWARD_WAIT(host, slot, ...)                                                                           \
     do {                                                                                                               \
         if ((host) == NULL) {                                                                                          \
             return convoy_host_no_handle(error, #host);                                                                \
         }                                                                                                              \
-        struct convoy_again again = {                                                                                  \
-            .has_timeout = true, .begun_ns = convoy_gate_coarse_ns(), .timeout_ns = timeout_ns};                       \
-        CONVOY_FORWARD_LOOP(host, &again, slot, __VA_ARGS__)                                                           \
-        {                                                                                                              \
-            timeout_ns = again.timeout_ns;                                                                             \
-            binding = convoy_handle_binding(&(host)->handle);                                                          \
-            status = binding->tables->slot(binding->inner, __VA_ARGS__);                                               \
+        const uint64_t begun_ns = convoy_gate_coarse_ns();                                                             \
+        const struct convoy_binding *binding;                                                                          \
+        int32_t status = CONVOY_FORWARD_ONCE(host, binding, slot, __VA_ARGS__);                                        \
+        if (__builtin_expect(status != CONVOY_MOVED, 1)) {                                                             \
+            return status;                                                                                             \
         }                                                                                                              \
-        return status;                                                                                                 \
+        struct convoy_again again = {.has_timeout = true, .begun_ns = begun_ns, .timeout_ns = timeout_ns};             \
+        int32_t answer = status;                                                                                       \
+        while (answer == CONVOY_MOVED && convoy_gate_again(&(host)->handle.loader->gate, &again, &answer, error)) {    \
+            timeout_ns = again.timeout_ns;                                                                             \
+            answer = CONVOY_FORWARD_ONCE(host, binding, slot, __VA_ARGS__);                                            \
+        }                                                                                                              \
+        return answer;                                                                                                 \
     } while (0)
 
 #endif

@@ -70,17 +70,28 @@ static int32_t refuse(const struct convoy_gate *gate, struct convoy_error *error
     return convoy_error_set(error, CONVOY_BUSY, "a swap of this loader is under way and has not ended by its deadline");
 }
 
+/* Locked. */
+static void end_waiting(struct convoy_gate *gate)
+{
+    gate->waiters--;
+    if (gate->waiters == 0) {
+        (void)pthread_cond_broadcast(&gate->changed);
+    }
+}
+
 /* -- opens and closes ---------------------------------------------------------------------------------------------- */
 
 int32_t convoy_gate_enter(struct convoy_gate *gate, uint32_t *counter, struct convoy_error *error)
 {
     int32_t status = CONVOY_OK;
     lock(gate);
+    gate->waiters++;
     while (status == CONVOY_OK && is_swapping_here(gate)) {
         if (pthread_equal(gate->swapper, pthread_self()) != 0 || !wait_change(gate, gate->deadline_ns)) {
             status = refuse(gate, error);
         }
     }
+    end_waiting(gate);
     if (status == CONVOY_OK) {
         (*counter)++;
     }
@@ -113,6 +124,9 @@ bool convoy_gate_drain(struct convoy_gate *gate, const uint32_t *counter, uint64
 int32_t convoy_gate_swap_begin(struct convoy_gate *gate, uint64_t deadline_ns, struct convoy_error *error)
 {
     lock(gate);
+    /* Those that the last swap held up come first, or swaps in a row would hold them up for ever. */
+    while (!is_swapping_here(gate) && gate->waiters != 0 && wait_change(gate, deadline_ns)) {
+    }
     if (is_swapping_here(gate)) {
         unlock(gate);
         return convoy_error_set(error, CONVOY_BUSY, "another swap of this loader is under way");
@@ -166,13 +180,16 @@ uint64_t convoy_gate_coarse_ns(void)
 /* Locked. */
 static bool wait_pause(struct convoy_gate *gate, int32_t *status, struct convoy_error *error)
 {
-    while (gate->is_paused && is_swapping_here(gate)) {
+    bool is_over = true;
+    gate->waiters++;
+    while (is_over && gate->is_paused && is_swapping_here(gate)) {
         if (pthread_equal(gate->swapper, pthread_self()) != 0 || !wait_change(gate, gate->deadline_ns)) {
             *status = refuse(gate, error);
-            return false;
+            is_over = false;
         }
     }
-    return true;
+    end_waiting(gate);
+    return is_over;
 }
 
 /* A wait that had waited before it was MOVED goes on with what is left; 1 ns, for the build's own words, when nothing is. */

@@ -5,7 +5,8 @@
  *   opens and closes of contexts, opens of groups and engines   wait until no swap is under way; the swap counts those
  *                                                               that are inside
  *   calls that were answered MOVED                              wait until the swap's pause is over, then are made again
- *   another swap                                                is refused
+ *   another swap                                                is refused while one is under way; after it, waits for
+ *                                                               those that were held up
  *
  * All of these waits end at the swap's own deadline. The thread that swaps never waits for itself: what a log callback
  * calls in it is refused. In a forked child a swap that the parent was in does not count.
@@ -26,6 +27,7 @@ struct convoy_gate {
     bool is_swapping;
     bool is_paused;       /* within a swap: the old build begins nothing new */
     uint32_t inside;      /* opens of contexts that are under way */
+    uint32_t waiters;     /* calls that wait for a swap, or are just being woken */
     pthread_t swapper;    /* while is_swapping */
     uint64_t deadline_ns; /* while is_swapping: how long others wait for it */
     uint64_t turns;       /* pauses that have begun or ended: tells a call that was MOVED whether to try again */
@@ -59,7 +61,7 @@ struct convoy_again {
     uint64_t timeout_ns; /* with has_timeout: in, what the host gave; out, what is left of it */
 };
 
-/* Cheap and coarse, for every wait; not before it is needed is a time taken that is exact. */
+/* Cheap and coarse, at the begin of every wait of an engine. */
 uint64_t convoy_gate_coarse_ns(void);
 
 /*

@@ -194,12 +194,12 @@ int32_t convoy_host_group_open_test(convoy_host_group *group, struct convoy_erro
 
 int32_t convoy_host_group_open_wait(convoy_host_group *group, uint64_t timeout_ns, struct convoy_error *error)
 {
-    CONVOY_FORWARD_WAIT(group, core.group_open_wait, timeout_ns, error);
+    CONVOY_FORWARD(group, core.group_open_wait, timeout_ns, error);
 }
 
 int32_t convoy_host_group_close(convoy_host_group *group, uint64_t timeout_ns, struct convoy_error *error)
 {
-    CONVOY_FORWARD_WAIT(group, core.group_close, timeout_ns, error);
+    CONVOY_FORWARD(group, core.group_close, timeout_ns, error);
 }
 
 int32_t convoy_host_group_cancel(convoy_host_group *group, const char *reason, size_t reason_length,
@@ -211,7 +211,7 @@ int32_t convoy_host_group_cancel(convoy_host_group *group, const char *reason, s
 int32_t convoy_host_group_reopen(convoy_host_group *group, uint64_t timeout_ns,
                                  struct convoy_reopen_result *result_out, struct convoy_error *error)
 {
-    CONVOY_FORWARD_WAIT(group, core.group_reopen, timeout_ns, result_out, error);
+    CONVOY_FORWARD(group, core.group_reopen, timeout_ns, result_out, error);
 }
 
 int32_t convoy_host_operation_abandon(convoy_host_group *group, convoy_operation operation,

@@ -19,13 +19,13 @@ int32_t convoy_host_reduce_test(convoy_host_group *group, convoy_operation opera
 int32_t convoy_host_reduce_wait(convoy_host_group *group, convoy_operation operation, uint64_t timeout_ns,
                                 struct convoy_poll_result *result_out, struct convoy_error *error)
 {
-    CONVOY_FORWARD_WAIT(group, poll.reduce_wait, operation, timeout_ns, result_out, error);
+    CONVOY_FORWARD(group, poll.reduce_wait, operation, timeout_ns, result_out, error);
 }
 
 int32_t convoy_host_reduce(convoy_host_group *group, const struct convoy_poll_call *call, uint64_t timeout_ns,
                            struct convoy_poll_result *result_out, struct convoy_error *error)
 {
-    CONVOY_FORWARD_WAIT(group, poll.reduce, call, timeout_ns, result_out, error);
+    CONVOY_FORWARD(group, poll.reduce, call, timeout_ns, result_out, error);
 }
 
 int32_t convoy_host_reduce2_start(convoy_host_group *first, convoy_host_group *second,
@@ -65,7 +65,7 @@ int32_t convoy_host_reduce2_test(convoy_host_group *first, convoy_operation oper
 int32_t convoy_host_reduce2_wait(convoy_host_group *first, convoy_operation operation, uint64_t timeout_ns,
                                  struct convoy_poll_result *result_out, struct convoy_error *error)
 {
-    CONVOY_FORWARD_WAIT(first, poll.reduce2_wait, operation, timeout_ns, result_out, error);
+    CONVOY_FORWARD(first, poll.reduce2_wait, operation, timeout_ns, result_out, error);
 }
 
 int32_t convoy_host_reduce2_abandon(convoy_host_group *first, convoy_operation operation, struct convoy_error *error)

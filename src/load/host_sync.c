@@ -17,13 +17,13 @@ int32_t convoy_host_gather_test(convoy_host_group *group, convoy_operation opera
 int32_t convoy_host_gather_wait(convoy_host_group *group, convoy_operation operation, uint64_t timeout_ns,
                                 struct convoy_sync_result *result_out, struct convoy_error *error)
 {
-    CONVOY_FORWARD_WAIT(group, sync.gather_wait, operation, timeout_ns, result_out, error);
+    CONVOY_FORWARD(group, sync.gather_wait, operation, timeout_ns, result_out, error);
 }
 
 int32_t convoy_host_gather(convoy_host_group *group, const struct convoy_sync_call *call, uint64_t timeout_ns,
                            struct convoy_sync_result *result_out, struct convoy_error *error)
 {
-    CONVOY_FORWARD_WAIT(group, sync.gather, call, timeout_ns, result_out, error);
+    CONVOY_FORWARD(group, sync.gather, call, timeout_ns, result_out, error);
 }
 
 int32_t convoy_host_padded_size(convoy_loader *loader, const struct convoy_sync_padding *input,

@@ -6,7 +6,9 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -150,6 +152,45 @@ static void test_load_engine_behind_the_loaders_handle_stages_and_closes(void **
     assert_int_equal(convoy_host_context_close(context, 0, &error), CONVOY_OK);
 }
 
+/* Beside the folder of the running test. */
+static void second_build(char path_out[1024])
+{
+    char self[512] = {0};
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    *strrchr(self, '/') = '\0';
+    (void)snprintf(path_out, 1024, "%s/../abi/plugins/convoy_b.so", self);
+}
+
+/* The real plugin hands a context to another build of itself, and takes it back. */
+static void test_load_context_is_swapped_to_another_build_and_back(void **state)
+{
+    const struct host *host = *state;
+    const struct convoy_loader_options options = {.path = plugin_path(), .flags = CONVOY_LOADER_REQUIRE_ALL};
+    struct convoy_error error = {.struct_size = sizeof error};
+    struct convoy_swap_result result;
+    convoy_loader *loader = NULL;
+    convoy_host_context *context = NULL;
+    convoy_host_group *group = NULL;
+    char other[1024];
+    second_build(other);
+    assert_int_equal(convoy_loader_open(&options, &loader, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_context_open(loader, NULL, &context, &error), CONVOY_OK);
+    for (unsigned i = 0; i < 4; i++) {
+        if (convoy_loader_swap(loader, i % 2 == 0 ? other : plugin_path(), 0, &result, &error) != CONVOY_OK) {
+            fail_msg("swap %u: %s", i, error.text);
+        }
+        assert_int_equal(result.context_count, 1);
+        assert_int_equal(result.late_count, 0);
+        assert_true(result.state_bytes > 0);
+        assert_string_equal(convoy_loader_info(loader)->file.build_id, result.to.build_id);
+    }
+    assert_string_equal(result.from.build_id, "636f6e766f7962");
+    assert_int_equal(convoy_host_group_open(context, &host->options, &group, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_context_close(context, 0, &error), CONVOY_OK);
+    assert_int_equal(convoy_loader_close(loader, &error), CONVOY_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_load_pure_functions_work_through_the_loader),
         cmocka_unit_test(test_load_closed_group_answers_closed),
         cmocka_unit_test(test_load_engine_behind_the_loaders_handle_stages_and_closes),
+        cmocka_unit_test(test_load_context_is_swapped_to_another_build_and_back),
     };
     return cmocka_run_group_tests_name("load", tests, host_setup, host_teardown);
 }
