@@ -197,6 +197,18 @@ void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now
     }
 }
 
+void convoy_far_raw_forget(struct convoy_xfer *engine)
+{
+    while (engine->far->raws != NULL) {
+        struct convoy_far_raw *raw = engine->far->raws;
+        engine->far->raws = raw->next;
+        if (raw->copy != NULL) {
+            convoy_raw_copy_put(engine, raw->copy);
+        }
+        convoy_memory_free(raw);
+    }
+}
+
 void convoy_far_raw_finish(struct convoy_xfer *engine)
 {
     while (engine->far->raws != NULL) {
