@@ -339,6 +339,8 @@ void convoy_far_raw_quiet(struct convoy_xfer *engine, uint64_t number);
 bool convoy_far_raw_withdraw(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie);
 /* All of a peer, or all whose time has passed (peer NOBODY); UINT64_MAX: all there are. */
 void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now_ns);
+/* Says ROOM again for all of a peer's. */
+void convoy_far_raw_rooms(struct convoy_xfer *engine, uint32_t peer);
 /* Frees them and leaves what they hold: it is another engine's. */
 void convoy_far_raw_forget(struct convoy_xfer *engine);
 /* All that there are: bulk is closed, nothing lands any more. */

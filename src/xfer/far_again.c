@@ -32,13 +32,28 @@ static void entry_again(struct convoy_xfer *engine, struct convoy_xfer_entry *en
     }
 }
 
+/* ROOM that was to be said on an earlier path is of a landing that has ended, or is said again. */
+static void drop_rooms(struct convoy_xfer_peer *peer)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < peer->backlog_count; i++) {
+        const struct convoy_ring_entry entry = peer->backlog[(peer->backlog_first + i) % peer->backlog_room];
+        if (entry.type != CONVOY_SAY_ROOM) {
+            peer->backlog[(peer->backlog_first + kept++) % peer->backlog_room] = entry;
+        }
+    }
+    peer->backlog_count = kept;
+}
+
 void convoy_far_say_again(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 {
     uint32_t index = (uint32_t)(peer - engine->peers);
     peer->is_shy = false;
     convoy_far_rma_settle(engine, index);
     convoy_far_hello(engine, peer);
+    drop_rooms(peer);
     convoy_xfer_peer_flush(engine, peer);
+    convoy_far_raw_rooms(engine, index);
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
         if (engine->entries[at].peer == index) {
             entry_again(engine, &engine->entries[at]);

@@ -276,6 +276,7 @@ static void run_start(struct convoy_far *far, struct convoy_far_push *push)
         return;
     }
     event.status = convoy_bulk_send(far->bulk, &send, &push->stream, NULL);
+    event.status = event.status == CONVOY_BAD_STATE ? CONVOY_PEER_LOST : event.status; /* its endpoint is being replaced */
     if (event.status != CONVOY_OK) {
         convoy_far_push_event(far, &event);
     }

@@ -148,6 +148,7 @@ static bool stop_reading(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     }
     if (is_read(engine, entry)) {
         stop_pushes(engine, entry);
+        entry->must_push_again = true;
         return false;
     }
     return entry->state == CONVOY_TRANSFER_OFFERED;
@@ -310,14 +311,35 @@ void convoy_far_push_released(struct convoy_xfer *engine, const struct convoy_fa
     }
 }
 
+/* One that has not come to its end since the path was down, or since it went to a landing of before that: no failure of its
+ * owner's, which begins anew when the receiver says where to. is_stopped: for that it was stopped here. */
+static bool is_outdated(const struct convoy_xfer *engine, const struct convoy_far_end *end, bool is_stopped)
+{
+    bool was_down = engine->far->peers[end->peer].wire.count != 0 || !convoy_far_path_is_up(engine, end->peer);
+    return convoy_far_may_come_back(engine, end->peer) && (end->status == CONVOY_PEER_LOST || is_stopped || was_down);
+}
+
+/* Said again when both of its streams have ended. */
+static void order_outdated(struct convoy_xfer *engine, struct convoy_xfer_order *order, const struct convoy_far_end *end)
+{
+    const uint64_t *streams = order->window->streams;
+    if (end->status != CONVOY_PEER_LOST && streams[STREAM_NOTE] == 0 && streams[STREAM_PAYLOAD] == 0 && !order->is_done) {
+        convoy_raw_say_again(engine, order->window);
+    }
+}
+
 static void order_push_ended(struct convoy_xfer *engine, const struct convoy_far_end *end)
 {
     struct convoy_xfer_order *order = find_order(engine, end->peer, end->owner);
     for (uint32_t i = 0; order != NULL && i < STREAMS; i++) {
         if (order->window->streams[i] == end->push) {
             bool is_failed = end->status != CONVOY_OK && end->status != CONVOY_PEER_LOST; /* whose end comes next */
-            order->is_failed = order->is_failed || is_failed;
+            bool is_old = end->status != CONVOY_OK && is_outdated(engine, end, false);
+            order->is_failed = order->is_failed || (is_failed && !is_old);
             order->window->streams[i] = 0;
+            if (is_old) {
+                order_outdated(engine, order, end);
+            }
             convoy_xfer_wake(engine);
         }
     }
@@ -350,8 +372,11 @@ void convoy_far_push_ended(struct convoy_xfer *engine, const struct convoy_far_e
     if (!is_current || push_instead(engine, entry, end)) {
         return;
     }
-    if (end->status == CONVOY_PEER_LOST && convoy_far_may_come_back(engine, end->peer)) {
+    if (end->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED && is_outdated(engine, end, entry->must_push_again)) {
         entry->must_push_again = true;
+        if (end->status != CONVOY_PEER_LOST && entry->streams[STREAM_NOTE] == 0 && entry->streams[STREAM_PAYLOAD] == 0) {
+            convoy_xfer_send_repeat(engine, entry); /* the receiver says where it is */
+        }
         return;
     }
     if (end->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED) {
