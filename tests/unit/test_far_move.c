@@ -25,6 +25,7 @@
 #define LONG_NS (20 * CONVOY_NS_PER_S)
 #define POOL_BYTES (UINT64_C(256) << 20)
 #define LARGE_BYTES (100u << 20)
+#define MIDDLE_BYTES (24u << 20)
 #define SMALL_BYTES 100000u
 
 static struct convoy_runtime *runtime;
@@ -391,7 +392,6 @@ static void test_far_move_payload_in_the_middle_of_its_chunks_is_loaded_once(voi
     for (enum who who = SENDER; who <= BOTH; who++) {
         run_middle(who, 1);
         run_middle(who, 20u << 20);
-        run_middle(who, 60u << 20);
         run_middle(who, LARGE_BYTES);
     }
 }
@@ -419,7 +419,7 @@ static void run_descriptor(enum who who, uint64_t landed)
     struct convoy_error error = CONVOY_ERROR_INIT;
     char *text = NULL;
     size_t length = 0;
-    convoy_transfer staged = begin_stage("by descriptor", LARGE_BYTES);
+    convoy_transfer staged = begin_stage("by descriptor", MIDDLE_BYTES);
     check(convoy_xfer_descriptor(sender, staged, 1, &text, &length, &error), &error);
     const struct convoy_load load = {
         .struct_size = sizeof load, .descriptor = text, .descriptor_length = length, .timeout_ns = LONG_NS};
@@ -428,7 +428,7 @@ static void run_descriptor(enum who who, uint64_t landed)
     check(convoy_xfer_load(receiver, &load, &loaded, &error), &error);
     await_landed(before + landed);
     move_who(who);
-    finish_load(loaded, 0, LARGE_BYTES);
+    finish_load(loaded, 0, MIDDLE_BYTES);
     check(convoy_xfer_release(sender, staged, &error), &error);
     convoy_memory_free(text);
     check_empty();
@@ -439,8 +439,8 @@ static void test_far_move_load_by_descriptor_goes_on(void **state)
     (void)state;
     for (enum who who = SENDER; who <= BOTH; who++) {
         run_descriptor(who, 0);
-        run_descriptor(who, 30u << 20);
-        run_descriptor(who, LARGE_BYTES);
+        run_descriptor(who, 8u << 20);
+        run_descriptor(who, MIDDLE_BYTES);
     }
 }
 
