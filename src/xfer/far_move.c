@@ -147,13 +147,14 @@ void convoy_far_retire(struct convoy_xfer *engine)
     close_keys(far);
     convoy_bulk_memory_close(far->memory);
     convoy_bulk_close(far->bulk, 0);
-    convoy_far_discard(engine);
-}
-
-void convoy_far_discard(struct convoy_xfer *engine)
-{
     convoy_far_rma_forget(engine, CONVOY_XFER_NOBODY);
     convoy_far_raw_forget(engine);
-    convoy_far_destroy(engine->far);
+    convoy_far_destroy(far);
     engine->far = NULL;
+}
+
+/* One that was thawed, and then given up, has a bulk. */
+void convoy_far_discard(struct convoy_xfer *engine)
+{
+    convoy_far_retire(engine);
 }

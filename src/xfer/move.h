@@ -9,10 +9,13 @@
  *   freeze   both threads end; rings keep what comes
  *   save     bytes (core/bundle.h)                           restore: reads them, duplicates descriptors, and only knows
  *                                                            where memory lies
- *   retire   frees its tables, closes its descriptors        thaw: from here on memory, and the descriptor that the host
- *                                                            polls, are its own
+ *                                                            thaw: gets threads and a device, which do nothing yet
+ *                                                            go: from here on memory, and the descriptor that the
+ *                                                            host polls, are its own
+ *   retire   frees its tables, closes its descriptors
  *
- * Instead of thaw there, thaw here goes on as if nothing had been; discard there frees tables and duplicates, and nothing else.
+ * Instead of go there, thaw and go here go on as if nothing had been; discard there frees tables and duplicates, and nothing
+ * else.
  */
 #ifndef CONVOY_XFER_MOVE_H
 #define CONVOY_XFER_MOVE_H
@@ -31,8 +34,11 @@ void convoy_xfer_halt(struct convoy_xfer *engine);
 bool convoy_xfer_is_still(struct convoy_xfer *engine, char *why_out);
 /* Joins its threads. When this fails it is halted, as before. */
 int32_t convoy_xfer_freeze(struct convoy_xfer *engine, struct convoy_error *error);
-/* From halted, frozen or restored. When this fails nothing has changed. SYSTEM, INIT_FAILED, NO_MEMORY. */
+/* From halted, frozen or restored: gets all that it needs, and does nothing yet. When this fails nothing has changed. SYSTEM,
+ * INIT_FAILED, NO_MEMORY. */
 int32_t convoy_xfer_thaw(struct convoy_xfer *engine, struct convoy_error *error);
+/* It is this build's from here on. */
+void convoy_xfer_go(struct convoy_xfer *engine);
 /* Items into the open item of the writer; the engine is frozen. UNSUPPORTED: why. */
 int32_t convoy_xfer_save(struct convoy_xfer *engine, struct convoy_bundle_writer *writer, struct convoy_error *error);
 /* A frozen one that owns nothing of the exporter's. item: what save wrote. MALFORMED, TOO_NEW, TOO_OLD, SYSTEM, NO_MEMORY.
