@@ -7,6 +7,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "tests/lib/engines.h"
 #include "xfer/far.h"
 #include "xfer/move.h"
 #include "xfer/raw.h"
@@ -608,5 +609,6 @@ int main(void)
         CASE(frame_that_there_cannot_be_is_an_end),
         CASE(without_memory_at_any_point_leaves_the_old_one_as_it_was),
     };
+    engine_filter_tests();
     return cmocka_run_group_tests_name("far_move", tests, NULL, NULL);
 }
