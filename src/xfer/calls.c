@@ -247,14 +247,12 @@ static int32_t answer_there(struct convoy_xfer *engine, const struct convoy_tran
                             uint64_t timeout_ns, struct convoy_transfer_answer *answer_out, struct convoy_error *error)
 {
     struct convoy_xfer_peer *peer = convoy_xfer_peer_find(engine, query->peer, error);
-    struct convoy_xfer_order order = {.peer = (uint32_t)query->peer - 1};
-    struct convoy_xfer_notice notice = {.type = CONVOY_SAY_QUERY};
+    struct convoy_xfer_order order = {.peer = (uint32_t)query->peer - 1, .digest = digest, .attempt = query->attempt};
     if (peer == NULL) {
         return CONVOY_CLOSED;
     }
     convoy_xfer_order_add(engine, &order);
-    notice.body.ask = (struct convoy_ask){.cookie = order.cookie, .digest = digest, .attempt = query->attempt};
-    convoy_xfer_say(engine, peer, &notice);
+    convoy_xfer_order_again(engine, &order);
     int32_t status = convoy_xfer_order_wait(engine, &order, convoy_xfer_order_deadline(engine, timeout_ns), error);
     if (status == CONVOY_OK) {
         answer_out->status = order.reply.status;

@@ -131,6 +131,16 @@ static json_t *dump_entry(const struct convoy_xfer *engine, const struct convoy_
     return out;
 }
 
+/* How often its path has come up again, and for how long it was down: the last time, or by now. */
+static json_t *dump_rewire(const struct convoy_far_wire *wire, uint64_t now_ns)
+{
+    json_t *out = json_object();
+    set_number(out, "count", wire->count);
+    set_number(out, "down_ns", wire->since_ns != 0 ? now_ns - wire->since_ns : wire->down_ns);
+    (void)json_object_set_new(out, "is_up", json_boolean(wire->since_ns == 0));
+    return out;
+}
+
 static json_t *dump_peers(const struct convoy_xfer *engine)
 {
     json_t *out = json_array();
@@ -148,6 +158,9 @@ static json_t *dump_peers(const struct convoy_xfer *engine)
         set_number(one, "backlog", peer->backlog_count);
         set_number(one, "sent_bytes", peer->sent_bytes);
         set_number(one, "received_bytes", peer->received_bytes);
+        if (engine->far != NULL && peer->lane == &convoy_lane_far) {
+            (void)json_object_set_new(one, "rewire", dump_rewire(&engine->far->peers[i].wire, convoy_now_ns()));
+        }
         (void)json_array_append_new(out, one);
     }
     return out;

@@ -163,10 +163,11 @@ static int32_t open_identity(struct convoy_xfer *engine, struct convoy_error *er
     own->incarnation = engine->incarnation;
     own->context = engine->runtime->incarnation;
     own->pool_bytes = engine->options.pool_bytes;
+    own->flags = CONVOY_INTRODUCE_MOVES;
     if (engine->options.is_private) {
-        own->flags = CONVOY_INTRODUCE_PRIVATE;
+        own->flags |= CONVOY_INTRODUCE_PRIVATE;
     } else if (engine->options.pool_kind == CONVOY_MEMORY_HOST) {
-        own->flags = CONVOY_INTRODUCE_PRIVATE | CONVOY_INTRODUCE_BY_PROCESS;
+        own->flags |= CONVOY_INTRODUCE_PRIVATE | CONVOY_INTRODUCE_BY_PROCESS;
     }
     return status;
 }

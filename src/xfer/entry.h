@@ -54,6 +54,7 @@ struct convoy_xfer_entry {
     bool is_deferred; /* stage: its copy begins when the send of it is offered */
     bool is_followed; /* stage: it is pushed to another host while it is copied */
     bool is_note_due; /* send to a far peer: its descriptor follows when it is staged */
+    bool must_push_again; /* send to a far peer: its path was down before all bytes were there */
     bool is_return_due; /* send to a far peer: it is given back when its source is not read any more */
     bool is_early;    /* load: from what is still being staged; stage: a reader on this host may follow its copy */
     _Atomic bool must_stop; /* load: its copy need not go on */

@@ -119,7 +119,7 @@ static void on_landed(void *user, uint32_t peer, const struct convoy_bulk_chunk 
 
 /* -- opening and closing ------------------------------------------------------------------------------------------- */
 
-static void destroy(struct convoy_far *far)
+void convoy_far_destroy(struct convoy_far *far)
 {
     struct convoy_far_item *item;
     while ((item = queue_take(far)) != NULL) {
@@ -130,6 +130,9 @@ static void destroy(struct convoy_far *far)
         far->spare_frames = frame->spare;
         convoy_memory_free(frame);
     }
+    for (uint32_t i = 0; far->peers != NULL && i < far->peer_count; i++) {
+        convoy_far_wire_free(&far->peers[i].wire);
+    }
     convoy_landings_destroy(far->landings);
     convoy_memory_free(far->pushes);
     convoy_memory_free(far->peers);
@@ -137,7 +140,7 @@ static void destroy(struct convoy_far *far)
     convoy_memory_free(far);
 }
 
-static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, struct convoy_error *error)
+int32_t convoy_far_make(struct convoy_xfer *engine, struct convoy_far **far_out, struct convoy_error *error)
 {
     uint32_t count = 2 * engine->options.transfer_max;
     struct convoy_far *far = convoy_memory_zalloc(sizeof *far);
@@ -146,15 +149,27 @@ static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, s
     }
     (void)pthread_mutex_init(&far->lock, NULL);
     far->last_command = &far->first_command;
-    far->rma = convoy_far_rma_kind(engine);
     far->landings = convoy_landings_create(count);
     far->peers = convoy_memory_array(engine->options.peer_max, sizeof *far->peers);
+    far->peer_count = far->peers != NULL ? engine->options.peer_max : 0;
     far->pushes = convoy_memory_array(count, sizeof *far->pushes);
     far->push_count = far->pushes != NULL ? count : 0;
     for (uint32_t i = far->push_count; i-- > 0;) {
         far->pushes[i].next_free = far->free_pushes;
         far->free_pushes = &far->pushes[i];
     }
+    if (far->landings == NULL || far->peers == NULL || far->pushes == NULL) {
+        convoy_far_destroy(far);
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u landings and pushes", count);
+    }
+    *far_out = far;
+    return CONVOY_OK;
+}
+
+int32_t convoy_far_open_bulk(struct convoy_xfer *engine, struct convoy_far *far, struct convoy_error *error)
+{
+    uint32_t count = far->push_count;
+    far->rma = convoy_far_rma_kind(engine);
     const struct convoy_bulk_options options = {
         .runtime = engine->runtime,
         .peer_count = engine->options.peer_max,
@@ -164,16 +179,27 @@ static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, s
         .ops = {.resolve = on_resolve, .landed = on_landed, .frame = on_frame, .event = on_event},
         .user = far,
     };
-    bool has_memory = far->landings != NULL && far->peers != NULL && far->pushes != NULL;
-    int32_t status = has_memory ? convoy_bulk_open(&options, &far->bulk, error)
-                                : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u landings and pushes", count);
+    int32_t status = convoy_bulk_open(&options, &far->bulk, error);
     if (status != CONVOY_OK) {
-        destroy(far);
         return convoy_error_prefix(error, status, "peers on other hosts are reached over UCX");
     }
     convoy_far_rma_register(engine, far);
-    *far_out = far;
     return CONVOY_OK;
+}
+
+static int32_t create(struct convoy_xfer *engine, struct convoy_far **far_out, struct convoy_error *error)
+{
+    struct convoy_far *far = NULL;
+    int32_t status = convoy_far_make(engine, &far, error);
+    if (status == CONVOY_OK) {
+        status = convoy_far_open_bulk(engine, far, error);
+    }
+    if (status != CONVOY_OK && far != NULL) {
+        convoy_far_destroy(far);
+        return status;
+    }
+    *far_out = far;
+    return status;
 }
 
 int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error)
@@ -221,7 +247,7 @@ void convoy_far_close(struct convoy_xfer *engine)
         convoy_bulk_memory_close(engine->far->memory);
         convoy_bulk_close(engine->far->bulk, convoy_deadline_after(convoy_now_ns(), CLOSE_NS));
         convoy_far_raw_finish(engine); /* those that were closed under a chunk */
-        destroy(engine->far);
+        convoy_far_destroy(engine->far);
         engine->far = NULL;
     }
 }
@@ -241,7 +267,26 @@ static void take_item(struct convoy_xfer *engine, const struct convoy_far_item *
     }
 }
 
-/* Who is down, or was parted with: behind all that they have said. */
+/* What is known of one peer's connection; is_settled: else it is being connected, and an earlier one was meant. */
+static void take_word(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_far_place *word)
+{
+    bool is_settled = peer->tcp_fd >= 0 || peer->cut_ns != 0;
+    bool is_here = peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far;
+    if (word->is_wired && is_here) {
+        convoy_far_wired(engine, peer, word->wired_number, word->wired_status);
+    }
+    is_here = peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far;
+    if (word->is_down && is_settled && is_here && !convoy_far_wire_failed(engine, peer)) {
+        convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
+    }
+    if (word->is_gone && peer->is_parting) {
+        peer->is_parting = false;
+        convoy_far_rma_forget(engine, (uint32_t)(peer - engine->peers));
+        convoy_xfer_peer_end(engine, peer, peer->state, true);
+    }
+}
+
+/* Who is down, wired again, or was parted with: behind all that they have said. */
 static void take_words(struct convoy_xfer *engine)
 {
     struct convoy_far *far = engine->far;
@@ -250,21 +295,16 @@ static void take_words(struct convoy_xfer *engine)
     far->has_words = false;
     (void)pthread_mutex_unlock(&far->lock);
     for (uint32_t i = 0; has_words && i < engine->peer_top; i++) {
-        struct convoy_xfer_peer *peer = &engine->peers[i];
+        struct convoy_far_place *place = &far->peers[i];
         (void)pthread_mutex_lock(&far->lock);
-        bool is_down = far->peers[i].is_down;
-        bool is_gone = far->peers[i].is_gone;
-        far->peers[i].is_down = far->peers[i].is_gone = false;
+        const struct convoy_far_place word = {.is_down = place->is_down,
+                                              .is_gone = place->is_gone,
+                                              .is_wired = place->is_wired,
+                                              .wired_status = place->wired_status,
+                                              .wired_number = place->wired_number};
+        place->is_down = place->is_gone = place->is_wired = false;
         (void)pthread_mutex_unlock(&far->lock);
-        bool is_settled = peer->tcp_fd >= 0 || peer->cut_ns != 0; /* else it is being connected: an earlier one was meant */
-        if (is_down && is_settled && peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane == &convoy_lane_far) {
-            convoy_xfer_peer_end(engine, peer, CONVOY_PEER_IS_LOST, false);
-        }
-        if (is_gone && peer->is_parting) {
-            peer->is_parting = false;
-            convoy_far_rma_forget(engine, i);
-            convoy_xfer_peer_end(engine, peer, peer->state, true);
-        }
+        take_word(engine, &engine->peers[i], &word);
     }
 }
 
@@ -319,6 +359,7 @@ void convoy_far_timers(struct convoy_xfer *engine, uint64_t now_ns)
 {
     convoy_far_raw_drop(engine, CONVOY_XFER_NOBODY, now_ns);
     end_cut(engine, now_ns);
+    convoy_far_wire_timers(engine, now_ns);
 }
 
 void convoy_far_cut(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
@@ -335,7 +376,7 @@ void convoy_far_cut(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 static bool put(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_ring_entry *entry)
 {
     uint8_t frame[CONVOY_FAR_FRAME_HEAD_BYTES + CONVOY_RING_DATA_BYTES] = {0};
-    if (peer->is_shy) {
+    if (peer->is_shy || !convoy_far_path_is_up(engine, (uint32_t)(peer - engine->peers))) {
         return false;
     }
     convoy_bytes_put_u16(frame, entry->type);

@@ -27,10 +27,12 @@
 #ifndef CONVOY_XFER_FAR_H
 #define CONVOY_XFER_FAR_H
 
+#include "core/bundle.h"
 #include "net/bulk.h"
 #include "net/bulk_rma.h"
 #include "net/frame.h"
 #include "net/link_rma.h"
+#include "xfer/far_rewire.h"
 #include "xfer/landing.h"
 #include "xfer/parts.h"
 
@@ -52,6 +54,7 @@ enum convoy_far_wish {
     CONVOY_FAR_PART,
     CONVOY_FAR_POKE,
     CONVOY_FAR_KEY,
+    CONVOY_FAR_WIRE,
 };
 
 /* Something that bulk is to do. Lies in what it is about. */
@@ -135,14 +138,20 @@ struct convoy_far_end {
 struct convoy_far_place {
     struct convoy_far_command part;
     struct convoy_far_command say_key;
+    struct convoy_far_command wire_again;
+    struct convoy_far_wire wire; /* of the engine's lock */
     struct convoy_bulk_key *key; /* of the peer's pool; of the one thread that carries out */
-    bool must_part;              /* the same's: something of it is still under way */
+    bool must_part;              /* the same's: something of it is still under way, */
+    bool must_wire;              /* and then the next endpoint is made */
     bool has_ours;               /* it was given the key of the own pool */
     size_t packed_bytes;         /* of its key, 0 = none came */
     uint8_t packed[CONVOY_BULK_KEY_BYTES_MAX];
     size_t queued_bytes; /* frames written down */
     bool is_down;        /* bulk says so */
     bool is_gone;        /* it was parted with: nothing of ours is touched any more */
+    bool is_wired;       /* the endpoint to that bulk of the peer's was made, or not */
+    int32_t wired_status;
+    uint64_t wired_number;
 };
 
 /* Bytes for an address here, on their way in. */
@@ -161,6 +170,7 @@ struct convoy_far_raw {
 
 struct convoy_far {
     struct convoy_bulk *bulk;
+    uint64_t number; /* of this bulk (xfer/far_rewire.h) */
     struct convoy_landings *landings;
     enum convoy_link_rma rma;
     struct convoy_bulk_memory *memory; /* what peers may put into, the pool's; NULL = none */
@@ -177,11 +187,13 @@ struct convoy_far {
     struct convoy_far_command poke;
     struct convoy_far_frame *spare_frames;
     struct convoy_far_place *peers; /* [options.peer_max] */
+    uint32_t peer_count;
     struct convoy_far_push *pushes;
     uint32_t push_count;
     struct convoy_far_push *free_pushes;
     struct convoy_far_push *news;
-    bool has_words;   /* some peer is down or gone */
+    bool is_halting;  /* no put is begun: the engine moves */
+    bool has_words;   /* some peer is down, gone or wired again */
     bool has_parts;   /* some connection is still being ended */
     bool is_flushing; /* a thread carries out what was written down */
     struct convoy_far_raw *raws;
@@ -193,6 +205,11 @@ extern const struct convoy_lane convoy_lane_far;
 /* -- far.c -- */
 /* Opens bulk, unless it is. UNSUPPORTED, INIT_FAILED: what it needs. [no lock] */
 int32_t convoy_far_open(struct convoy_xfer *engine, struct convoy_error *error);
+/* All but its bulk; that, too. far is nobody else's yet. [no lock] */
+int32_t convoy_far_make(struct convoy_xfer *engine, struct convoy_far **far_out, struct convoy_error *error);
+int32_t convoy_far_open_bulk(struct convoy_xfer *engine, struct convoy_far *far, struct convoy_error *error);
+/* Its bulk is closed, or was never opened. */
+void convoy_far_destroy(struct convoy_far *far);
 /* far_open.c: says once, of an engine with a device, how its memory goes to other hosts, and what this UCX takes. [no lock] */
 void convoy_far_tell_device(struct convoy_xfer *engine);
 /* Gives what still waits a moment to leave. [no lock; nobody else is inside] */
@@ -235,6 +252,8 @@ bool convoy_far_push_reads(const struct convoy_xfer *engine, uint64_t id);
 void convoy_far_push_event(struct convoy_far *far, const struct convoy_bulk_event *event); /* [no lock] */
 void convoy_far_take_news(struct convoy_xfer *engine);
 void convoy_far_say_key(struct convoy_xfer *engine, uint32_t peer);
+/* Makes the endpoint to the peer's newest bulk; convoy_far_wired follows. */
+void convoy_far_wire_again(struct convoy_xfer *engine, uint32_t peer);
 /* Makes bulk progress and carries out what that has brought about. [no lock] */
 void convoy_far_work(struct convoy_xfer *engine);
 /* The same for who stages: more of a source is ready. [no lock] */
@@ -262,9 +281,14 @@ void convoy_far_hello(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
 void convoy_far_run_key(struct convoy_xfer *engine, uint32_t peer); /* [no lock] */
 void convoy_far_take_key(struct convoy_far *far, uint32_t peer, const uint8_t *data, size_t bytes); /* [no lock] */
 bool convoy_far_has_key(struct convoy_far *far, uint32_t peer);
+/* What peers may still be putting, for who takes the engine over. */
+void convoy_far_rma_save(const struct convoy_far *far, struct convoy_bundle_writer *writer, uint16_t tag);
+int32_t convoy_far_rma_restore(struct convoy_far *far, const struct convoy_bundle_item *item, struct convoy_error *error);
 /* Where its payload may be put from now on, until the peer says PUT or is gone. CONVOY_ROOM_NO_PUT: it may not. */
 uint64_t convoy_far_rma_room(struct convoy_xfer *engine, const struct convoy_xfer_entry *load);
 void convoy_far_on_put(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_put *said);
+/* Nothing that the peer has put over an earlier endpoint is under way any more. */
+void convoy_far_rma_settle(struct convoy_xfer *engine, uint32_t peer);
 /* All of a peer, or of all (NOBODY): it is gone. */
 void convoy_far_rma_forget(struct convoy_xfer *engine, uint32_t peer);
 void convoy_far_say_put(struct convoy_xfer *engine, uint32_t peer, uint64_t landing, uint64_t generation, uint64_t bytes,
@@ -291,6 +315,10 @@ void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *load,
 void convoy_far_load_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *load);
 /* Says ROOM again: since the time for that has come, or to a sender that has not heard it. */
 void convoy_far_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry *load);
+/* Says ROOM for its landing as it is. */
+/* A restored load's landing: with all its bytes there, or to begin anew. BUSY. */
+int32_t convoy_far_load_restore(struct convoy_xfer *engine, struct convoy_xfer_entry *load, bool is_whole);
+void convoy_far_load_room(struct convoy_xfer *engine, struct convoy_xfer_entry *load);
 void convoy_far_load_repeat(struct convoy_xfer *engine, uint32_t peer, uint64_t serial);
 /* All bytes of a landing are there. */
 void convoy_far_landed(struct convoy_xfer *engine, uint64_t owner, uint64_t number);
@@ -311,6 +339,10 @@ void convoy_far_raw_quiet(struct convoy_xfer *engine, uint64_t number);
 bool convoy_far_raw_withdraw(struct convoy_xfer *engine, uint32_t peer, uint64_t cookie);
 /* All of a peer, or all whose time has passed (peer NOBODY); UINT64_MAX: all there are. */
 void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now_ns);
+/* Says ROOM again for all of a peer's. */
+void convoy_far_raw_rooms(struct convoy_xfer *engine, uint32_t peer);
+/* Frees them and leaves what they hold: it is another engine's. */
+void convoy_far_raw_forget(struct convoy_xfer *engine);
 /* All that there are: bulk is closed, nothing lands any more. */
 void convoy_far_raw_finish(struct convoy_xfer *engine);
 

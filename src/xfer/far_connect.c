@@ -32,6 +32,7 @@ static int32_t add_peer(struct convoy_xfer *engine, const struct convoy_introduc
     }
     if (status == CONVOY_OK) {
         (*peer_out)->is_shy = true;
+        convoy_far_wire_begin(engine, (uint32_t)(*peer_out - engine->peers), theirs->flags);
         *generation_out = (*peer_out)->generation;
     }
     convoy_xfer_unlock(engine);
@@ -90,7 +91,12 @@ static int32_t take_answer(struct convoy_frame_stream *stream, const struct conv
 static int32_t connect_peer(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer,
                             const struct convoy_frame *frame, struct convoy_error *error)
 {
-    return convoy_bulk_connect(engine->far->bulk, (uint32_t)(peer - engine->peers), frame->body, frame->bytes, error);
+    uint32_t index = (uint32_t)(peer - engine->peers);
+    convoy_xfer_lock(engine);
+    int32_t status = convoy_far_wire_keep(engine, index, frame->body, frame->bytes);
+    convoy_xfer_unlock(engine);
+    return status == CONVOY_OK ? convoy_bulk_connect(engine->far->bulk, index, frame->body, frame->bytes, error)
+                               : convoy_error_set(error, status, "no memory for the address of its bulk");
 }
 
 static int32_t join(struct convoy_xfer *engine, struct convoy_frame_stream *stream, const struct convoy_introduction *theirs,

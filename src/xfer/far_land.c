@@ -10,7 +10,7 @@
 
 #define RETRY_AFTER_MS 10u
 
-static void say_room(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+void convoy_far_load_room(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     struct convoy_xfer_notice notice = {.type = CONVOY_SAY_ROOM};
     notice.body.room = (struct convoy_room){.serial = entry->serial,
@@ -54,12 +54,9 @@ static int32_t find_memory(struct convoy_xfer *engine, struct convoy_xfer_entry 
     return convoy_xfer_slot_take(engine, entry, entry->payload_bytes, error);
 }
 
-static int32_t open_landing(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, struct convoy_error *error)
+/* Memory, and descriptor's room if that is known by the entry, are there. */
+static int32_t place_landing(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    int32_t status = find_memory(engine, entry, error);
-    if (status != CONVOY_OK) {
-        return status;
-    }
     const struct convoy_landing_place place = {
         .peer = entry->peer,
         .owner = convoy_xfer_entry_handle(entry),
@@ -69,7 +66,28 @@ static int32_t open_landing(struct convoy_xfer *engine, struct convoy_xfer_entry
         .payload_bytes = entry->payload_bytes,
     };
     entry->landing = convoy_landing_open(engine->far->landings, &place, &entry->landing_generation);
-    return entry->landing != CONVOY_LANDING_NONE
+    return entry->landing != CONVOY_LANDING_NONE ? CONVOY_OK : CONVOY_BUSY;
+}
+
+int32_t convoy_far_load_restore(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_whole)
+{
+    if (entry->note_bytes != 0 && !convoy_xfer_load_room(entry, entry->note_bytes)) {
+        return CONVOY_NO_MEMORY;
+    }
+    int32_t status = place_landing(engine, entry);
+    if (status == CONVOY_OK && is_whole) {
+        convoy_landing_fill(engine->far->landings, entry->landing);
+    }
+    return status;
+}
+
+static int32_t open_landing(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, struct convoy_error *error)
+{
+    int32_t status = find_memory(engine, entry, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    return place_landing(engine, entry) == CONVOY_OK
                ? CONVOY_OK
                : convoy_error_set(error, CONVOY_BUSY, "as many payloads are on their way in as transfer_max allows");
 }
@@ -103,13 +121,13 @@ void convoy_far_load(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
     }
     entry->retry_after_ms = 0;
     set_retry(engine, entry);
-    say_room(engine, entry);
+    convoy_far_load_room(engine, entry);
 }
 
 void convoy_far_load_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
     set_retry(engine, entry);
-    say_room(engine, entry);
+    convoy_far_load_room(engine, entry);
 }
 
 /* Nothing lands any more, but for a chunk that is just being copied: that counts as a copy of the load's own. */
@@ -144,7 +162,7 @@ void convoy_far_load_repeat(struct convoy_xfer *engine, uint32_t peer, uint64_t 
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
         struct convoy_xfer_entry *entry = &engine->entries[at];
         if (entry->kind == CONVOY_XFER_LOAD && entry->peer == peer && entry->serial == serial && entry->landing != 0) {
-            say_room(engine, entry);
+            convoy_far_load_room(engine, entry);
             return;
         }
     }

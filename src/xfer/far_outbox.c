@@ -103,6 +103,14 @@ void convoy_far_say_key(struct convoy_xfer *engine, uint32_t peer)
     queue(engine, say);
 }
 
+void convoy_far_wire_again(struct convoy_xfer *engine, uint32_t peer)
+{
+    struct convoy_far_command *again = &engine->far->peers[peer].wire_again;
+    again->kind = CONVOY_FAR_WIRE;
+    again->peer = peer;
+    queue(engine, again);
+}
+
 /* -- pushes -------------------------------------------------------------------------------------------------------- */
 
 uint64_t convoy_far_push_id(const struct convoy_far *far, const struct convoy_far_push *push)
@@ -268,6 +276,7 @@ static void run_start(struct convoy_far *far, struct convoy_far_push *push)
         return;
     }
     event.status = convoy_bulk_send(far->bulk, &send, &push->stream, NULL);
+    event.status = event.status == CONVOY_BAD_STATE ? CONVOY_PEER_LOST : event.status; /* its endpoint is being replaced */
     if (event.status != CONVOY_OK) {
         convoy_far_push_event(far, &event);
     }
@@ -316,9 +325,13 @@ static void run_part(struct convoy_far *far, uint32_t peer)
     (void)pthread_mutex_unlock(&far->lock);
 }
 
-static void part_again(struct convoy_far *far, uint32_t peer_max)
+static void part_again(struct convoy_xfer *engine)
 {
-    for (uint32_t i = 0; far->part_count != 0 && i < peer_max; i++) {
+    struct convoy_far *far = engine->far;
+    for (uint32_t i = 0; far->part_count != 0 && i < engine->options.peer_max; i++) {
+        if (far->peers[i].must_wire) {
+            convoy_far_run_wire(engine, i);
+        }
         if (far->peers[i].must_part) {
             run_part(far, i);
         }
@@ -358,6 +371,9 @@ static void run(struct convoy_xfer *engine, struct convoy_far_command *command)
     case CONVOY_FAR_KEY:
         convoy_far_run_key(engine, command->peer);
         break;
+    case CONVOY_FAR_WIRE:
+        convoy_far_run_wire(engine, command->peer);
+        break;
     }
 }
 
@@ -384,7 +400,7 @@ void convoy_far_flush(struct convoy_xfer *engine)
     }
     far->is_flushing = true;
     (void)pthread_mutex_unlock(&far->lock);
-    part_again(far, engine->options.peer_max);
+    part_again(engine);
     (void)pthread_mutex_lock(&far->lock);
     while ((command = command_take(far)) != NULL) {
         (void)pthread_mutex_unlock(&far->lock);

@@ -63,7 +63,7 @@ static int32_t push_send(struct convoy_xfer *engine, struct convoy_xfer_entry *e
     entry->note_bytes = room->note_bytes;
     entry->is_note_due = stage->state == CONVOY_TRANSFER_STAGING;
     int32_t status = entry->is_note_due ? CONVOY_OK : push_note(engine, entry);
-    bool may_put = room->put != CONVOY_ROOM_NO_PUT && convoy_far_has_key(engine->far, entry->peer);
+    bool may_put = room->put != CONVOY_ROOM_NO_PUT && !engine->far->is_halting && convoy_far_has_key(engine->far, entry->peer);
     if (room->put != CONVOY_ROOM_NO_PUT && (!may_put || status != CONVOY_OK)) { /* the slot waits for this word */
         convoy_far_say_put(engine, entry->peer, room->landing, room->generation, 0, CONVOY_UNSUPPORTED);
     }
@@ -98,7 +98,7 @@ void convoy_far_source_ended(struct convoy_xfer *engine, struct convoy_xfer_entr
 /* A loan asks for nothing but its memory: once all bytes are there, whatever the receiver makes of them, it is over. */
 static void finish_loan(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (entry->is_hidden && entry->state == CONVOY_TRANSFER_OFFERED && !entry->is_note_due &&
+    if (entry->is_hidden && entry->state == CONVOY_TRANSFER_OFFERED && !entry->is_note_due && !entry->must_push_again &&
         entry->streams[STREAM_NOTE] == 0 && entry->streams[STREAM_PAYLOAD] == 0) {
         engine->counters[CONVOY_XFER_COUNT_pushed_bytes] += entry->payload_bytes;
         entry->users++;
@@ -122,20 +122,6 @@ bool convoy_far_loan_answered(struct convoy_xfer *engine, uint32_t peer, uint64_
     return false;
 }
 
-static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
-{
-    if (entry->path == CONVOY_PATH_MESSAGES || entry->path == CONVOY_PATH_RMA) { /* ROOM was said twice */
-        CONVOY_XFER_NOTE(engine, rooms_repeated);
-        return;
-    }
-    int32_t status = push_send(engine, entry, room);
-    if (status != CONVOY_OK) {
-        fail_send(engine, entry, status);
-    } else {
-        finish_loan(engine, entry);
-    }
-}
-
 static bool is_read(const struct convoy_xfer *engine, const struct convoy_xfer_entry *entry)
 {
     return convoy_far_push_reads(engine, entry->streams[STREAM_NOTE]) ||
@@ -148,6 +134,40 @@ static void stop_pushes(struct convoy_xfer *engine, const struct convoy_xfer_ent
         if (entry->streams[i] != 0) {
             convoy_far_push_stop(engine, entry->streams[i]);
         }
+    }
+}
+
+/* A new landing for a send that was under way: the receiver begins anew since the path was down, and with it all pushes have
+ * ended. One that asks for it without that has to ask again. */
+static bool stop_reading(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    if (is_read(engine, entry)) {
+        entry->users++;
+        convoy_far_take_news(engine);
+        entry->users--;
+    }
+    if (is_read(engine, entry)) {
+        stop_pushes(engine, entry);
+        entry->must_push_again = true;
+        return false;
+    }
+    return entry->state == CONVOY_TRANSFER_OFFERED;
+}
+
+static void room_for_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, const struct convoy_room *room)
+{
+    bool has_room = entry->path == CONVOY_PATH_MESSAGES || entry->path == CONVOY_PATH_RMA;
+    if (has_room && (room->generation <= entry->landing_generation || !stop_reading(engine, entry))) { /* said twice */
+        CONVOY_XFER_NOTE(engine, rooms_repeated);
+        return;
+    }
+    entry->streams[STREAM_NOTE] = entry->streams[STREAM_PAYLOAD] = 0;
+    entry->must_push_again = false;
+    int32_t status = push_send(engine, entry, room);
+    if (status != CONVOY_OK) {
+        fail_send(engine, entry, status);
+    } else {
+        finish_loan(engine, entry);
     }
 }
 
@@ -202,10 +222,15 @@ static void room_for_order(struct convoy_xfer *engine, struct convoy_xfer_order 
                                        .generation = room->generation,
                                        .data = window->parts,
                                        .bytes = list_bytes};
-    if (window->is_given_room) { /* ROOM was said twice */
-        return;
+    if (window->is_given_room && convoy_far_order_reads(engine, window)) {
+        convoy_far_take_news(engine); /* the path was down: what was sent before it has ended */
+    }
+    if (window->is_given_room && (room->generation <= window->room_generation || convoy_far_order_reads(engine, window))) {
+        return; /* said twice */
     }
     window->is_given_room = true;
+    window->room_generation = room->generation;
+    window->streams[STREAM_NOTE] = window->streams[STREAM_PAYLOAD] = 0;
     int32_t status = room->note_bytes == list_bytes ? push(engine, &source, &window->streams[STREAM_NOTE], NULL)
                                                     : CONVOY_MALFORMED;
     source.offset = CONVOY_LANDING_PAYLOAD;
@@ -286,14 +311,35 @@ void convoy_far_push_released(struct convoy_xfer *engine, const struct convoy_fa
     }
 }
 
+/* One that has not come to its end since the path was down, or since it went to a landing of before that: no failure of its
+ * owner's, which begins anew when the receiver says where to. is_stopped: for that it was stopped here. */
+static bool is_outdated(const struct convoy_xfer *engine, const struct convoy_far_end *end, bool is_stopped)
+{
+    bool was_down = engine->far->peers[end->peer].wire.count != 0 || !convoy_far_path_is_up(engine, end->peer);
+    return convoy_far_may_come_back(engine, end->peer) && (end->status == CONVOY_PEER_LOST || is_stopped || was_down);
+}
+
+/* Said again when both of its streams have ended. */
+static void order_outdated(struct convoy_xfer *engine, struct convoy_xfer_order *order, const struct convoy_far_end *end)
+{
+    const uint64_t *streams = order->window->streams;
+    if (end->status != CONVOY_PEER_LOST && streams[STREAM_NOTE] == 0 && streams[STREAM_PAYLOAD] == 0 && !order->is_done) {
+        convoy_raw_say_again(engine, order->window);
+    }
+}
+
 static void order_push_ended(struct convoy_xfer *engine, const struct convoy_far_end *end)
 {
     struct convoy_xfer_order *order = find_order(engine, end->peer, end->owner);
     for (uint32_t i = 0; order != NULL && i < STREAMS; i++) {
         if (order->window->streams[i] == end->push) {
             bool is_failed = end->status != CONVOY_OK && end->status != CONVOY_PEER_LOST; /* whose end comes next */
-            order->is_failed = order->is_failed || is_failed;
+            bool is_old = end->status != CONVOY_OK && is_outdated(engine, end, false);
+            order->is_failed = order->is_failed || (is_failed && !is_old);
             order->window->streams[i] = 0;
+            if (is_old) {
+                order_outdated(engine, order, end);
+            }
             convoy_xfer_wake(engine);
         }
     }
@@ -318,10 +364,19 @@ void convoy_far_push_ended(struct convoy_xfer *engine, const struct convoy_far_e
         order_push_ended(engine, end);
         return;
     }
+    bool is_current = false;
     for (uint32_t i = 0; i < STREAMS; i++) {
+        is_current = is_current || entry->streams[i] == end->push;
         entry->streams[i] = entry->streams[i] == end->push ? 0 : entry->streams[i];
     }
-    if (push_instead(engine, entry, end)) {
+    if (!is_current || push_instead(engine, entry, end)) {
+        return;
+    }
+    if (end->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED && is_outdated(engine, end, entry->must_push_again)) {
+        entry->must_push_again = true;
+        if (end->status != CONVOY_PEER_LOST && entry->streams[STREAM_NOTE] == 0 && entry->streams[STREAM_PAYLOAD] == 0) {
+            convoy_xfer_send_repeat(engine, entry); /* the receiver says where it is */
+        }
         return;
     }
     if (end->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED) {

@@ -149,6 +149,15 @@ bool convoy_far_raw_again(struct convoy_xfer *engine, struct convoy_xfer_peer *p
     return known != NULL;
 }
 
+void convoy_far_raw_rooms(struct convoy_xfer *engine, uint32_t peer)
+{
+    for (const struct convoy_far_raw *raw = engine->far->raws; raw != NULL; raw = raw->next) {
+        if (raw->peer == peer && !raw->is_closing) {
+            say_room(engine, raw);
+        }
+    }
+}
+
 bool convoy_far_raw_landed(struct convoy_xfer *engine, uint64_t number)
 {
     struct convoy_far_raw *raw = find_landing(engine, number, false);
@@ -194,6 +203,18 @@ void convoy_far_raw_drop(struct convoy_xfer *engine, uint32_t peer, uint64_t now
             convoy_xfer_timer(engine, raw->deadline_ns);
         }
         raw = next;
+    }
+}
+
+void convoy_far_raw_forget(struct convoy_xfer *engine)
+{
+    while (engine->far->raws != NULL) {
+        struct convoy_far_raw *raw = engine->far->raws;
+        engine->far->raws = raw->next;
+        if (raw->copy != NULL) {
+            convoy_raw_copy_put(engine, raw->copy);
+        }
+        convoy_memory_free(raw);
     }
 }
 

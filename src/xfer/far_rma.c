@@ -73,6 +73,45 @@ void *convoy_far_rma_pool(struct convoy_xfer *engine)
     return engine->far->memory_at;
 }
 
+/* -- moving -------------------------------------------------------------------------------------------------------- */
+
+static const struct convoy_bundle_field put_fields[] = {
+    CONVOY_BUNDLE_FIELD(1, struct convoy_far_landing_put, peer),
+    CONVOY_BUNDLE_FIELD(2, struct convoy_far_landing_put, landing),
+    CONVOY_BUNDLE_FIELD(3, struct convoy_far_landing_put, generation),
+    CONVOY_BUNDLE_FIELD(4, struct convoy_far_landing_put, lease),
+};
+static const struct convoy_bundle_shape put_shape = {"landing_put", put_fields, sizeof put_fields / sizeof put_fields[0]};
+
+void convoy_far_rma_save(const struct convoy_far *far, struct convoy_bundle_writer *writer, uint16_t tag)
+{
+    for (const struct convoy_far_landing_put *put = far->landing_puts; put != NULL; put = put->next) {
+        size_t opened = convoy_bundle_open(writer, tag, 0);
+        convoy_bundle_put_fields(writer, &put_shape, put);
+        convoy_bundle_shut(writer, opened);
+    }
+}
+
+int32_t convoy_far_rma_restore(struct convoy_far *far, const struct convoy_bundle_item *item, struct convoy_error *error)
+{
+    struct convoy_bundle_reader reader = convoy_bundle_inside(item);
+    struct convoy_bundle_item one;
+    struct convoy_far_landing_put *put = convoy_memory_zalloc(sizeof *put);
+    int32_t status = put != NULL ? CONVOY_OK : convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a landing");
+    while (status == CONVOY_OK && convoy_bundle_next(&reader, &one)) {
+        status = one.tag == CONVOY_BUNDLE_FIELDS ? convoy_bundle_get_fields(&one, &put_shape, put, error)
+                                                 : convoy_bundle_unknown(&one, put_shape.name, error);
+    }
+    status = status == CONVOY_OK ? convoy_bundle_done(&reader, put_shape.name, error) : status;
+    if (status != CONVOY_OK) {
+        convoy_memory_free(put);
+        return status;
+    }
+    put->next = far->landing_puts;
+    far->landing_puts = put;
+    return CONVOY_OK;
+}
+
 /* -- keys ---------------------------------------------------------------------------------------------------------- */
 
 void convoy_far_rma_hello(struct convoy_xfer *engine, uint32_t peer)
@@ -189,6 +228,21 @@ void convoy_far_on_put(struct convoy_xfer *engine, struct convoy_xfer_peer *peer
     }
     convoy_memory_free(put);
     convoy_xfer_wake(engine);
+}
+
+void convoy_far_rma_settle(struct convoy_xfer *engine, uint32_t peer)
+{
+    struct convoy_far_landing_put **at = &engine->far->landing_puts;
+    while (*at != NULL) {
+        struct convoy_far_landing_put *put = *at;
+        if (put->peer == peer) {
+            *at = put->next;
+            (void)convoy_pool_unrefer(engine->pool, put->lease, peer, CONVOY_REFERENCE_WRITE, NULL);
+            convoy_memory_free(put);
+        } else {
+            at = &put->next;
+        }
+    }
 }
 
 void convoy_far_rma_forget(struct convoy_xfer *engine, uint32_t peer)

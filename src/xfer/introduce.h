@@ -27,11 +27,13 @@ enum convoy_introduce_frame {
     CONVOY_INTRODUCE_ANSWER,
     CONVOY_INTRODUCE_REFUSED,
     CONVOY_INTRODUCE_BULK,
+    CONVOY_INTRODUCE_MOVED, /* later, at any time (xfer/far_rewire.h) */
 };
 
 #define CONVOY_INTRODUCE_PRIVATE 1u    /* its pool cannot be mapped */
 #define CONVOY_INTRODUCE_BY_PROCESS 2u /* but may be read out of its process, at pool_address */
 #define CONVOY_INTRODUCE_REMOTE 4u     /* no memory is to be shared */
+#define CONVOY_INTRODUCE_MOVES 8u      /* it understands MOVED */
 
 struct convoy_introduction {
     uint32_t flags; /* CONVOY_INTRODUCE_* */

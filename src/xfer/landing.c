@@ -102,6 +102,53 @@ uint64_t convoy_landing_open(struct convoy_landings *landings, const struct conv
     return number;
 }
 
+bool convoy_landing_renew(struct convoy_landings *landings, uint64_t number, uint64_t *generation_out)
+{
+    (void)pthread_mutex_lock(&landings->lock);
+    struct landing *landing = &landings->all[number - 1];
+    bool may_renew = landing->is_open && !landing->is_busy && !is_whole(landing);
+    if (may_renew) {
+        landing->generation = ++landings->generations;
+        landing->note.done = landing->payload.done = 0;
+        *generation_out = landing->generation;
+    }
+    (void)pthread_mutex_unlock(&landings->lock);
+    return may_renew;
+}
+
+bool convoy_landing_is_whole(struct convoy_landings *landings, uint64_t number)
+{
+    (void)pthread_mutex_lock(&landings->lock);
+    bool is_all_there = is_whole(&landings->all[number - 1]);
+    (void)pthread_mutex_unlock(&landings->lock);
+    return is_all_there;
+}
+
+void convoy_landing_fill(struct convoy_landings *landings, uint64_t number)
+{
+    (void)pthread_mutex_lock(&landings->lock);
+    struct landing *landing = &landings->all[number - 1];
+    landings->whole_count += !is_whole(landing); /* one without any byte counts already */
+    landing->note.done = landing->note.bytes;
+    landing->payload.done = landing->payload.bytes;
+    (void)pthread_mutex_unlock(&landings->lock);
+}
+
+uint64_t convoy_landings_generation(struct convoy_landings *landings)
+{
+    (void)pthread_mutex_lock(&landings->lock);
+    uint64_t generation = landings->generations;
+    (void)pthread_mutex_unlock(&landings->lock);
+    return generation;
+}
+
+void convoy_landings_continue(struct convoy_landings *landings, uint64_t generation)
+{
+    (void)pthread_mutex_lock(&landings->lock);
+    landings->generations = generation > landings->generations ? generation : landings->generations;
+    (void)pthread_mutex_unlock(&landings->lock);
+}
+
 bool convoy_landing_close(struct convoy_landings *landings, uint64_t number)
 {
     (void)pthread_mutex_lock(&landings->lock);

@@ -53,6 +53,14 @@ void convoy_landings_destroy(struct convoy_landings *landings);
 /* Number from 1, generation never used before; NONE: all are taken. One without any byte is whole at once. */
 uint64_t convoy_landing_open(struct convoy_landings *landings, const struct convoy_landing_place *place,
                              uint64_t *generation_out);
+/* Its bytes begin anew, under another generation. false: all of them are there, or a chunk is on its way into it. */
+bool convoy_landing_renew(struct convoy_landings *landings, uint64_t number, uint64_t *generation_out);
+/* Whether all bytes are there; says that they are, of one that was just opened. */
+bool convoy_landing_is_whole(struct convoy_landings *landings, uint64_t number);
+void convoy_landing_fill(struct convoy_landings *landings, uint64_t number);
+/* The last generation that was given out; later ones are above. */
+uint64_t convoy_landings_generation(struct convoy_landings *landings);
+void convoy_landings_continue(struct convoy_landings *landings, uint64_t generation);
 /* true: nothing lands any more. false: a chunk is still on its way into it; convoy_landing_quiet tells when it is there. */
 bool convoy_landing_close(struct convoy_landings *landings, uint64_t number);
 

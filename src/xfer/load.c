@@ -479,6 +479,13 @@ void convoy_xfer_on_grant(struct convoy_xfer *engine, struct convoy_xfer_peer *p
     bool is_ours = entry != NULL && entry->kind == CONVOY_XFER_LOAD && entry->peer == (uint32_t)(peer - engine->peers);
     if (!is_ours || entry->state != CONVOY_TRANSFER_WAITING) {
         CONVOY_XFER_NOTE(engine, replies_late);
+        if (is_ours && entry->is_told && entry->serial == reply->serial) { /* the lender has not heard it */
+            say_reply(engine, peer, CONVOY_SAY_TAKEN,
+                      &(struct convoy_reply){.serial = entry->serial,
+                                             .status = entry->status,
+                                             .attempt = entry->attempt,
+                                             .flags = entry->is_lent ? 0 : CONVOY_REPLY_BACK});
+        }
         if (reply->status == CONVOY_OK && (!is_ours || entry->serial != reply->serial)) {
             say_reply(engine, peer, CONVOY_SAY_BACK,
                       &(struct convoy_reply){.serial = reply->serial, .status = CONVOY_CANCELED});

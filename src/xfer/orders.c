@@ -62,6 +62,17 @@ int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_or
     return status;
 }
 
+void convoy_xfer_order_again(struct convoy_xfer *engine, struct convoy_xfer_order *order)
+{
+    if (order->window != NULL) {
+        convoy_raw_say_again(engine, order->window);
+        return;
+    }
+    struct convoy_xfer_notice notice = {.type = CONVOY_SAY_QUERY};
+    notice.body.ask = (struct convoy_ask){.cookie = order->cookie, .digest = order->digest, .attempt = order->attempt};
+    convoy_xfer_say(engine, &engine->peers[order->peer], &notice);
+}
+
 static struct convoy_xfer_order *order_find(struct convoy_xfer *engine, const struct convoy_xfer_peer *peer, uint64_t cookie)
 {
     struct convoy_xfer_order *order = engine->orders;

@@ -119,7 +119,9 @@ struct convoy_xfer_order {
     bool is_done;
     bool is_failed; /* far: the bytes were refused, or the connection failed */
     struct convoy_reply reply;
-    struct convoy_raw_window *window; /* raw: what goes out; NULL = a question */
+    struct convoy_raw_window *window; /* raw: what goes out; NULL = a question, */
+    uint64_t digest;                  /* about this request */
+    uint32_t attempt;
 };
 
 /* An order of a peer's that was carried out. */
@@ -413,6 +415,8 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
 /* What it has offered early is there. */
 void convoy_xfer_send_staged(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_send_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+/* Says what has no answer yet once more; a loan that it is granted. */
+void convoy_xfer_send_repeat(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_send_withdraw(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_send_returned(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_on_reply(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, enum convoy_say type,

@@ -284,7 +284,7 @@ static uint32_t gather_polls(struct convoy_xfer *engine, struct pollfd *polls, b
         bool is_watched = peer->state != 0 && !peer->is_dead && peer->pid_fd >= 0;
         polls[count++] = (struct pollfd){.fd = is_watched ? peer->pid_fd : -1, .events = POLLIN};
         polls[count++] = (struct pollfd){.fd = peer->state == CONVOY_PEER_IS_CONNECTED ? peer->tcp_fd : -1,
-                                         .events = POLLIN};
+                                         .events = convoy_far_has_output(engine, peer) ? POLLIN | POLLOUT : POLLIN};
     }
     return count + convoy_xfer_shares_polls(engine, polls + count);
 }
@@ -307,7 +307,7 @@ static void note_deaths(struct convoy_xfer *engine, const struct pollfd *polls, 
             convoy_xfer_hear_peer(engine, peer);
         }
         if (is_cut && peer->state == CONVOY_PEER_IS_CONNECTED && peer->lane->is_far) {
-            convoy_far_cut(engine, peer);
+            convoy_far_heard(engine, peer);
             continue;
         }
         if (is_dead && peer->state != 0 && !peer->is_dead) {

@@ -254,7 +254,7 @@ static int32_t write_list(struct convoy_xfer *engine, struct convoy_raw_window *
 
 /* -- one order ----------------------------------------------------------------------------------------------------- */
 
-static void say(struct convoy_xfer *engine, struct convoy_raw_window *window)
+void convoy_raw_say_again(struct convoy_xfer *engine, const struct convoy_raw_window *window)
 {
     struct convoy_xfer_notice notice = {.type = window->count == 1 ? CONVOY_SAY_RAW : CONVOY_SAY_RAW_LIST};
     if (window->count == 1) {
@@ -268,9 +268,14 @@ static void say(struct convoy_xfer *engine, struct convoy_raw_window *window)
                                                     .bytes = window->bytes,
                                                     .count = window->count};
     }
+    convoy_xfer_say(engine, &engine->peers[window->order.peer], &notice);
+}
+
+static void say(struct convoy_xfer *engine, struct convoy_raw_window *window)
+{
     window->is_said = true;
     window->is_given_room = false;
-    convoy_xfer_say(engine, &engine->peers[window->order.peer], &notice);
+    convoy_raw_say_again(engine, window);
 }
 
 static int32_t refused(const struct convoy_raw_window *window, struct convoy_error *error)

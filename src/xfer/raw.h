@@ -32,7 +32,8 @@ struct convoy_raw_window {
     bool is_far;
     bool is_direct; /* far: it has no list */
     bool is_said;
-    bool is_given_room; /* far: its streams have begun */
+    bool is_given_room; /* far: its streams have begun, */
+    uint64_t room_generation; /* into that one of the peer's landings */
     uint64_t bytes;     /* of all parts */
     struct convoy_pool_share share; /* near: the generation of the pool that its parts lie in */
     uint64_t last_from; /* the slot or range that the last part comes from */
@@ -85,6 +86,10 @@ struct convoy_raw_copy {
 };
 
 /* Everything here: with the engine's lock held. */
+
+/* -- raw.c -- */
+/* The order once more, to a peer that may not have heard it. */
+void convoy_raw_say_again(struct convoy_xfer *engine, const struct convoy_raw_window *window);
 
 /* -- raw_window.c: what goes out -- */
 /* NULL: out of memory. */
@@ -141,6 +146,8 @@ uint64_t convoy_xfer_order_deadline(const struct convoy_xfer *engine, uint64_t t
 /* Takes it out of the list again, whatever comes. */
 int32_t convoy_xfer_order_wait(struct convoy_xfer *engine, struct convoy_xfer_order *order, uint64_t deadline_ns,
                                struct convoy_error *error);
+/* Says one that has no answer yet once more. */
+void convoy_xfer_order_again(struct convoy_xfer *engine, struct convoy_xfer_order *order);
 /* RAW_DONE, ANSWER */
 void convoy_xfer_on_answer(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_reply *reply);
 /* BACK of what is no transfer. false: it is no order either. */

@@ -121,6 +121,28 @@ void convoy_xfer_send_again(struct convoy_xfer *engine, struct convoy_xfer_entry
     say_order(engine, entry);
 }
 
+static void say_grant(struct convoy_xfer *engine, const struct convoy_xfer_entry *loan)
+{
+    struct convoy_xfer_notice grant = {.type = CONVOY_SAY_GRANT};
+    grant.body.reply = (struct convoy_reply){.serial = convoy_xfer_entry_handle(loan),
+                                             .cookie = loan->cookie,
+                                             .attempt = loan->attempt,
+                                             .flags = CONVOY_REPLY_PLACED,
+                                             .figures = {loan->slot.offset}};
+    convoy_xfer_say(engine, &engine->peers[loan->peer], &grant);
+}
+
+void convoy_xfer_send_repeat(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    entry->retries++;
+    CONVOY_XFER_NOTE(engine, retries);
+    if (entry->is_hidden) {
+        say_grant(engine, entry);
+    } else {
+        say_order(engine, entry);
+    }
+}
+
 /* -- the host's call ----------------------------------------------------------------------------------------------- */
 
 static int32_t check_send(struct convoy_xfer *engine, const struct convoy_send *send, struct convoy_error *error)

@@ -150,6 +150,15 @@ static void take_device(const struct convoy_xfer *engine, struct convoy_xfer_sna
     }
 }
 
+static void take_rewires(const struct convoy_xfer *engine, struct convoy_xfer_snapshot *out)
+{
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        const struct convoy_far_wire *wire = &engine->far->peers[i].wire;
+        out->rewires += wire->count;
+        out->rewire_down_ns = wire->down_ns > out->rewire_down_ns ? wire->down_ns : out->rewire_down_ns;
+    }
+}
+
 void convoy_xfer_snapshot_take(struct convoy_xfer *engine, struct convoy_xfer_snapshot *out)
 {
     memset(out, 0, sizeof *out);
@@ -165,6 +174,7 @@ void convoy_xfer_snapshot_take(struct convoy_xfer *engine, struct convoy_xfer_sn
     out->has_far = engine->far != NULL;
     if (out->has_far) {
         convoy_landing_figures(engine->far->landings, &out->landings);
+        take_rewires(engine, out);
     }
 }
 
@@ -291,6 +301,10 @@ void convoy_xfer_snapshot_walk(const struct convoy_xfer_snapshot *snapshot, conv
              snapshot->landings.landed_bytes);
         tell(&walk, CONVOY_XFER_COUNTER, "far", "chunks_refused", "Chunks that came late or for nothing that waits for them.",
              snapshot->landings.refused);
+        tell(&walk, CONVOY_XFER_COUNTER, "far", "rewires", "Paths to other hosts that came up again after a move.",
+             snapshot->rewires);
+        tell(&walk, CONVOY_XFER_GAUGE, "far", "rewire_down_ns", "The longest that a path was down in its last move.",
+             snapshot->rewire_down_ns);
     }
     walk_phases(&walk, snapshot);
 }

@@ -33,6 +33,8 @@ struct convoy_xfer_snapshot {
     struct convoy_pool_figures device_pool;
     bool has_far;
     struct convoy_landing_figures landings;
+    uint64_t rewires;
+    uint64_t rewire_down_ns;
 };
 
 enum convoy_xfer_sample_type { CONVOY_XFER_COUNTER = 0, CONVOY_XFER_GAUGE, CONVOY_XFER_HISTOGRAM };
