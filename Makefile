@@ -33,7 +33,7 @@ WIRE_SOURCES := control_decode control_encode control_schema control_table contr
 XFER_SOURCES := calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine engine_options entries extents far far_connect far_land far_open far_outbox far_push far_put far_raw far_rma hear introduce landing load load_start look near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage stage_manifest state stats stats_prometheus view window
 PLUGIN_SOURCES := build_id context describe engine_move group group_close group_move group_open group_options handle manifest move query record record_sync report_in sized table_core table_move table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
-CLI_SOURCES := arrival arrival_write board crew doctor doctor_device doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_phases perf_transfer_report perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_trace pipeline_work place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
+CLI_SOURCES := arrival arrival_write board compat compat_folder compat_judge compat_print compat_side crew doctor doctor_device doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_phases perf_transfer_report perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_trace pipeline_work place plain_host plan progress rank replay report run run_check run_fault run_log run_options safetensors safetensors_compare safetensors_parse safetensors_write scheduler tensor_fields tensors_default trace transfer_host two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report scheduler trace
 
@@ -55,7 +55,7 @@ UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifes
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
-UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
+UNIT_TESTS += board compat doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
 UNIT_TESTS += diverged poll_quick poll_quick_keyed remote reopen report sync_quick wait
 UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
@@ -288,10 +288,10 @@ $(TEST_BIN)/abi/plugins/needs_gone.so: tests/abi/tiny_plugin.c $(OBJ)/stamp
 	$(OBJ)/stamp $@.new
 	mv $@.new $@
 
-$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped stamp): | $(TINY_FILES)
+$(addprefix $(TEST_BIN)/unit/test_,compat elf_file host inspect loader mapped stamp): | $(TINY_FILES)
 
 # Tests of the command that open the plugin as a user's host does, and the checker where the command looks for it.
-$(addprefix $(TEST_BIN)/unit/test_,doctor perf plain_host replay run): | $(BIN)/libconvoy.so.1
+$(addprefix $(TEST_BIN)/unit/test_,compat doctor perf plain_host replay run): | $(BIN)/libconvoy.so.1
 $(addprefix $(TEST_BIN)/unit/test_,doctor plain_host run): | $(TINY_FILES)
 $(addprefix $(TEST_BIN)/unit/test_,replay run run_check): | $(TEST_BIN)/unit/convoy-reference
 
@@ -582,7 +582,7 @@ INSTALL_TO = $(DESTDIR)$(PREFIX)
 
 .PHONY: install
 install: all ## copy to DESTDIR/PREFIX (default /usr/local): library, headers, loader, command, convoy.pc
-	install -d '$(INSTALL_TO)'/{bin,include/convoy,lib/pkgconfig,lib/convoy/{tensors,trace}}
+	install -d '$(INSTALL_TO)'/{bin,include/convoy,lib/pkgconfig,lib/convoy/{abi/draft,tensors,trace}}
 	install -m 755 $(BIN)/libconvoy.so.1 '$(INSTALL_TO)/lib/libconvoy.so.$(RELEASE)'
 	ln -sf libconvoy.so.$(RELEASE) '$(INSTALL_TO)/lib/libconvoy.so.1'
 	ln -sf libconvoy.so.1 '$(INSTALL_TO)/lib/libconvoy.so'
@@ -591,6 +591,9 @@ install: all ## copy to DESTDIR/PREFIX (default /usr/local): library, headers, l
 	install -m 755 $(BIN)/convoy $(BIN)/convoy-reference '$(INSTALL_TO)/lib/convoy/'
 	install -m 644 $(BIN)/trace/default.jsonl '$(INSTALL_TO)/lib/convoy/trace/'
 	install -m 644 $(BIN)/tensors/default.safetensors '$(INSTALL_TO)/lib/convoy/tensors/'
+	for part in $(notdir $(wildcard abi/v*)); do install -d "$(INSTALL_TO)/lib/convoy/abi/$$part" && \
+	    install -m 644 abi/$$part/{manifest.json,layout.txt} "$(INSTALL_TO)/lib/convoy/abi/$$part/" || exit 1; done
+	install -m 644 abi/draft/layout.txt '$(INSTALL_TO)/lib/convoy/abi/draft/'
 	ln -sf ../libconvoy.so.1 '$(INSTALL_TO)/lib/convoy/libconvoy.so.1'
 	ln -sf ../lib/convoy/convoy '$(INSTALL_TO)/bin/convoy'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@RELEASE@|$(RELEASE)|' plugin/convoy.pc.in >'$(INSTALL_TO)/lib/pkgconfig/convoy.pc'

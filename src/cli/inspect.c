@@ -36,6 +36,9 @@ static void print_text(const struct convoy_file_info *info)
                      family->minor_min, family->major_max, family->minor_max);
     }
     (void)printf("%-10s %u to %u\n", "wire", info->wire_min, info->wire_max);
+    if (info->state_max != 0) {
+        (void)printf("%-10s %u to %u\n", "state", info->state_min, info->state_max);
+    }
     print_line("ucx", info->ucx);
     print_line("unload", info->unload);
     print_line("digest", info->has_digest ? "matches" : "-");
@@ -56,11 +59,12 @@ static json_t *families_json(const struct convoy_file_info *info)
 static int print_json(const struct convoy_file_info *info, int32_t status, const struct convoy_error *error)
 {
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:{s:i, s:i}, s:s, s:s, s:b}", "file", info->path,
+        "{s:s, s:s, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:{s:i, s:i}, s:{s:i, s:i}, s:s, s:s, s:b}", "file", info->path,
         "status", convoy_status_name(status), "error", status == CONVOY_OK ? "" : error->text, "machine",
         (int)info->machine, "machine_name", info->machine_name, "bits", (int)info->bits, "soname", info->soname,
         "build_id", info->build_id, "name", info->name, "release", info->release, "families", families_json(info),
-        "wire", "min", (int)info->wire_min, "max", (int)info->wire_max, "ucx", info->ucx, "unload", info->unload,
+        "wire", "min", (int)info->wire_min, "max", (int)info->wire_max, "state", "min", (int)info->state_min, "max",
+        (int)info->state_max, "ucx", info->ucx, "unload", info->unload,
         "digest_matches", (int)info->has_digest);
     if (object == NULL || json_dumpf(object, stdout, JSON_INDENT(2)) != 0) {
         json_decref(object);
