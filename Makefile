@@ -64,7 +64,7 @@ INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_c
 INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_transfer
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
-ABI_TESTS := engine_states hygiene load
+ABI_TESTS := engine_states golden hygiene load
 FUZZERS := descriptor elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect exposition fake_round hosts plugin random_scene rank ranks rows scenarios scene tasks engines far_hosts kinds sim_host
@@ -261,6 +261,13 @@ INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers reque
 FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
+
+# Golden frames come from the inside of the library.
+GOLDEN_OBJECTS := $(call objects,$(addprefix tests/abi/golden_,control list local net payload round segment xfer))
+$(TEST_BIN)/abi/golden $(TEST_BIN)/abi/test_golden: $(TEST_BIN)/abi/%: $(OBJ)/tests/abi/%.o $(GOLDEN_OBJECTS) $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
+$(TEST_BIN)/abi/test_golden: | $(TEST_BIN)/abi/golden
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads

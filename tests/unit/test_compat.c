@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-#define HEAD(release) "{\"schema\":1,\"name\":\"convoy\",\"release\":\"" release "\",\"ucx\":\"u\",\"unload\":\"x\",\"families\":["
+#define HEAD(release)                                                                                                  \
+    "{\"schema\":1,\"name\":\"convoy\",\"release\":\"" release "\",\"ucx\":\"u\",\"unload\":\"x\",\"families\":["
 #define ROW(name, min, max) "{\"name\":\"" name "\",\"min\":\"" min "\",\"max\":\"" max "\"}"
 #define TAIL(wire_min, wire_max, state) "],\"wire\":{\"min\":" wire_min ",\"max\":" wire_max "}" state "}"
 #define STATE(min, max) ",\"state\":{\"min\":" min ",\"max\":" max "}"
