@@ -61,7 +61,7 @@ UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pip
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync slices timeout_report waits_closed
-INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_transfer
+INTEGRATION_SCRIPTS := abi_freeze doctor_cli install package_list readme_example readme_settings run_cli run_transfer
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
 ABI_TESTS := engine_states golden hygiene load
@@ -330,7 +330,7 @@ check: deps-test ## all that a merge needs: warnings are errors, everything of `
 	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
-test-cli: all ## the command and the replay, as a user runs them
+test-cli: all $(TEST_BIN)/abi/golden ## the command and the replay, as a user runs them
 	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
 
 # Runs no test: looks in the log of those that ran.
@@ -564,8 +564,16 @@ fuzz-run: $(patsubst %,$(TEST_BIN)/fuzz/fuzz_%,$(FUZZERS))
 	    -artifact_prefix=build/fuzz/found/$$name- build/fuzz/corpus/$$name tests/data/fuzz/$$name || exit 1; done
 
 .PHONY: abi-check
-abi-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## compare the ABI with its baseline: symbols, layout, registries, headers
-	abi/check.sh $(BIN)
+abi-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden ## compare the ABI with its baselines: symbols, layout, registries, headers, frames
+	abi/check.sh $(BIN) $(TEST_BIN)/abi/golden
+
+.PHONY: abi-freeze
+abi-freeze: abi-check ## freeze the ABI of a release for ever: V=1.0; writes abi/v1.0, to be committed
+	abi/freeze.sh '$(V)' $(BIN) $(TEST_BIN)/abi/golden
+
+.PHONY: release-check
+release-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden ## one page: may this tree be called a release, and what do older hosts and peers see
+	abi/release.sh $(BIN) $(TEST_BIN)/abi/golden
 
 .PHONY: abi-draft
 abi-draft: ## make the ABI as it is now the baseline, deliberately
@@ -574,8 +582,8 @@ abi-draft: ## make the ABI as it is now the baseline, deliberately
 	abi/python.sh draft
 
 .PHONY: abi-mutate
-abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## break the ABI in about 40 ways; each must be caught by a gate
-	abi/mutate.sh $(BIN)
+abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden ## break the ABI in over 60 ways; each must be caught by a gate
+	abi/mutate.sh $(BIN) $(TEST_BIN)/abi/golden
 
 .PHONY: lint
 lint: ## licence lines, function and file length, include direction, clang-tidy

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All gates, one after another, also when one fails. Usage: abi/check.sh DIRECTORY (where libconvoy.so.1 and convoy are)
+# All gates, one after another, also when one fails. Usage: abi/check.sh DIRECTORY GENERATOR (where libconvoy.so.1 and convoy
+# are, and tests/abi's golden)
 set -u
-bin=${1:?usage: abi/check.sh DIRECTORY}
+bin=${1:?usage: abi/check.sh DIRECTORY GENERATOR} generator=${2:?usage: abi/check.sh DIRECTORY GENERATOR}
 here=$(dirname "$0")
 top=$here/..
 failed=()
@@ -27,6 +28,9 @@ pass registry "$include $top/src $top/plugin" "$here/registry.sh" check
 pass headers "$include" "$here/headers.sh"
 pass manifest "$library $bin/convoy $include" "$here/manifest.sh" "$bin"
 pass python "$include $top/plugin/python/convoy/_abi.py" "$here/python.sh" check
+pass golden "$generator" "$here/golden.sh" "$generator"
+pass diff "$library $include" "$here/diff.sh" "$library"
+"$here/frozen.sh" || failed+=(frozen) # never from the memo: it looks at the history too
 [ ${#failed[@]} -eq 0 ] && exit 0
 echo "abi-check: failed: ${failed[*]}" >&2
 exit 1

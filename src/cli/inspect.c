@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 static const char inspect_intro[] =
-    "usage: convoy inspect [--json] FILE\n"
+    "usage: convoy inspect [--json | --manifest] FILE\n"
     "\n"
     "Prints what a plugin file says about itself: build, release, families, wire versions, UCX releases.\n"
     "Runs none of it. Exit code 1: it is no convoy plugin that this machine can load; the reason is on stderr.\n\n";
@@ -82,7 +82,7 @@ static int inspect_usage(const char *why)
     return CONVOY_EXIT_USAGE;
 }
 
-static int inspect_file(const char *path, bool is_json)
+static int inspect_file(const char *path, bool is_json, bool is_manifest)
 {
     static struct convoy_file_info info; /* too large for small stacks */
     struct convoy_error error = CONVOY_ERROR_INIT;
@@ -96,6 +96,10 @@ static int inspect_file(const char *path, bool is_json)
     if (status != CONVOY_OK) {
         return CONVOY_EXIT_FAILURE;
     }
+    if (is_manifest) {
+        (void)printf("%s\n", info.manifest);
+        return CONVOY_EXIT_OK;
+    }
     print_text(&info);
     return CONVOY_EXIT_OK;
 }
@@ -103,9 +107,12 @@ static int inspect_file(const char *path, bool is_json)
 int convoy_cli_inspect(int argc, char **argv)
 {
     bool is_json = false;
+    bool is_manifest = false;
     const char *path = NULL;
     const struct convoy_option options[] = {
         {.name = "json", .kind = CONVOY_OPTION_FLAG, .target = &is_json, .help = "JSON on stdout, errors included"},
+        {.name = "manifest", .kind = CONVOY_OPTION_FLAG, .target = &is_manifest,
+         .help = "the manifest alone, as it stands in the file"},
     };
     struct convoy_command_line line = {
         .options = options, .option_count = sizeof options / sizeof options[0], .operands = &path, .operand_max = 1};
@@ -118,5 +125,5 @@ int convoy_cli_inspect(int argc, char **argv)
         convoy_options_help(stdout, options, line.option_count);
         return CONVOY_EXIT_OK;
     }
-    return line.operand_count == 0 ? inspect_usage("the file to inspect is missing") : inspect_file(path, is_json);
+    return line.operand_count == 0 ? inspect_usage("the file to inspect is missing") : inspect_file(path, is_json, is_manifest);
 }
