@@ -63,6 +63,18 @@ report frozen_release_passes_every_gate $?
     "$bin/convoy" compat "$release" "$bin/libconvoy.so.1" --abi abi >>"$work/out" 2>&1
 report frozen_release_is_known_to_compat $?
 
+# A function more at the end of a table: an addition once the family's minor is higher, and not before.
+sed -E -e '/^struct convoy_poll_table /{n;:next;n;/^  /bnext;s/^/  9999    8 int32_t (*more)(convoy_group *)\n/}' \
+    "abi/v$release/layout.txt" >"$work/longer"
+! abi/append.sh "abi/v$release/layout.txt" "$work/longer" >"$work/out" 2>&1 && grep -q "CONVOY_POLL_MINOR is still" "$work/out"
+report longer_table_of_the_same_minor_is_refused $?
+sed -i -E 's/^(constant CONVOY_POLL_MINOR) [0-9]+/\1 99/' "$work/longer"
+abi/append.sh "abi/v$release/layout.txt" "$work/longer" >"$work/out" 2>&1 &&
+    grep -q "added slot convoy_poll_table: int32_t (\*more)" "$work/out"
+report longer_table_of_a_higher_minor_is_an_addition $?
+! abi/append.sh "$work/longer" "abi/v$release/layout.txt" >"$work/out" 2>&1
+report shorter_table_is_refused $?
+
 echo >>"abi/v$release/include/convoy/core.h"
 frozen_fails "is not the one that was frozen"
 report frozen_edit_is_seen $?
