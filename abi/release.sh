@@ -4,6 +4,7 @@
 # a host and a peer of each will see, and the matrix of runs. Ends with 1 when something says no.
 # Usage: abi/release.sh DIRECTORY GENERATOR (where libconvoy.so.1 and convoy are, and tests/abi's golden)
 . "$(dirname "$0")/gate.sh"
+unset ABI_ONLY ABI_FIRST # all gates, whatever the environment says
 need awk sed diff git
 usage="usage: abi/release.sh DIRECTORY GENERATOR"
 bin=${1:?$usage} generator=${2:?$usage}
