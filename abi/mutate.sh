@@ -167,7 +167,7 @@ m_frozen_file_added() { echo more >"$frozen/more.txt"; }
 m_frozen_file_gone() { rm "$frozen/symbols.txt"; }
 m_frozen_release_gone() { rm -rf "$frozen"; }
 m_frozen_commit_unknown() { # as if it had been frozen somewhere else, and added here
-    git rm -rq --cached "$frozen" && git -c user.name=mutate -c user.email=mutate@localhost commit -q --amend -m without &&
+    git rm -rq --cached "$frozen" && git -c user.name=mutate -c user.email=mutate@localhost commit -q --amend --allow-empty -m without &&
         printf '%040d\n' 0 >"$frozen/commit" && new_sums && save with
 }
 m_golden_byte_changed() { printf '\001' | dd of="$frozen/golden/hello.plain" bs=1 seek=24 conv=notrunc 2>/dev/null; new_sums; }
