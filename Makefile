@@ -34,7 +34,7 @@ WIRE_SOURCES := control_decode control_encode control_schema control_table contr
 XFER_SOURCES := calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine engine_options entries extents far far_again far_connect far_land far_move far_open far_outbox far_push far_put far_raw far_rewire far_rma far_save hear introduce landing load load_start look move move_count move_entry move_figures move_peer move_state move_tables move_window near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage stage_manifest state stats stats_prometheus view window
 PLUGIN_SOURCES := build_id context describe engine_move group group_close group_move group_open group_options group_state handle manifest move query record record_move record_sync report_in sized table_core table_move table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := build config digest elf_file elf_parts elf_source gate handles host_core host_poll host_sync host_transfer inspect library loader manifest mapped requests search swap swap_move swap_prepare swap_switch tables
-CLI_SOURCES := arrival arrival_write board crew doctor doctor_device doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_phases perf_transfer_report perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_swap pipeline_trace pipeline_work place plain_host plan progress rank replay report report_swap run run_check run_fault run_log run_options run_swap safetensors safetensors_compare safetensors_parse safetensors_write scheduler serving_host swapper tensor_fields tensors_default trace transfer_host two_hosts version
+CLI_SOURCES := arrival arrival_write board compat compat_folder compat_judge compat_print compat_side crew doctor doctor_device doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_phases perf_transfer_report perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_swap pipeline_trace pipeline_work place plain_host plan progress rank replay report report_swap run run_check run_fault run_log run_options run_swap safetensors safetensors_compare safetensors_parse safetensors_write scheduler serving_host swapper tensor_fields tensors_default trace transfer_host two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report run_swap scheduler trace
 
@@ -57,16 +57,16 @@ UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifes
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
 UNIT_TESTS += elf_parts group_move group_options handle link_send memory record record_sync stamp tables tables_pair text
-UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
+UNIT_TESTS += board compat doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
 UNIT_TESTS += diverged poll_quick poll_quick_keyed remote remote_move_ucx reopen report sync_quick wait
 UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync slices timeout_report waits_closed
-INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_swap run_transfer
+INTEGRATION_SCRIPTS := abi_freeze doctor_cli install package_list readme_example readme_settings run_cli run_swap run_transfer
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
-ABI_TESTS := engine_states hygiene load
+ABI_TESTS := engine_states golden hygiene load
 FUZZERS := descriptor elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
 TEST_LIB_SOURCES := allgather crowd describe exchange expect exposition fake_round hosts plugin random_scene rank ranks rows scenarios scene swap_rank tasks engines engine_moves far_hosts kinds sim_host
@@ -279,6 +279,13 @@ FAULT_TESTS += open_allocation transfer_allocation transfer_move_allocation tran
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_transfer_move_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
 
+# Golden frames come from the inside of the library.
+GOLDEN_OBJECTS := $(call objects,$(addprefix tests/abi/golden_,control list local net payload round segment xfer))
+$(TEST_BIN)/abi/golden $(TEST_BIN)/abi/test_golden: $(TEST_BIN)/abi/%: $(OBJ)/tests/abi/%.o $(GOLDEN_OBJECTS) $(OBJ)/objects.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
+$(TEST_BIN)/abi/test_golden: | $(TEST_BIN)/abi/golden
+
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
 HANDLE_TESTS += move_damaged move_states
@@ -315,22 +322,13 @@ $(TEST_BIN)/abi/plugins/mover_%.so: tests/abi/tiny_mover.c tests/abi/tiny_mover.
 	$(OBJ)/stamp $@.new
 	mv $@.new $@
 
-$(addprefix $(TEST_BIN)/unit/test_,elf_file host inspect loader mapped stamp swap): | $(TINY_FILES)
+$(addprefix $(TEST_BIN)/unit/test_,compat elf_file host inspect loader mapped stamp swap): | $(TINY_FILES)
 $(addprefix $(TEST_BIN)/unit/test_,swap swap_calls swap_files swap_threads): | $(MOVER_FILES)
 
-# The real plugin a second time, as another build: a swap has to have somewhere to go.
-$(TEST_BIN)/abi/plugins/convoy_b.so: $(BIN)/libconvoy.so.1
-	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -shared -Wl,-soname,libconvoy.so.1 -Wl,--version-script=plugin/convoy.map -Wl,--exclude-libs,ALL \
-	    $(LINK_UNDEFINED) -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=0x636f6e766f7962 $(LIB_OBJECTS) \
-	    $(OBJ)/plugin/stdin.o $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@.new
-	$(OBJ)/stamp $@.new
-	mv $@.new $@
-
-$(TEST_BIN)/abi/test_load: | $(TEST_BIN)/abi/plugins/convoy_b.so
+$(TEST_BIN)/abi/test_load: | $(SECOND_BUILD)
 
 # Tests of the command that open the plugin as a user's host does, and the checker where the command looks for it.
-$(addprefix $(TEST_BIN)/unit/test_,doctor perf plain_host replay run): | $(BIN)/libconvoy.so.1
+$(addprefix $(TEST_BIN)/unit/test_,compat doctor perf plain_host replay run): | $(BIN)/libconvoy.so.1
 $(addprefix $(TEST_BIN)/unit/test_,doctor plain_host run): | $(TINY_FILES)
 $(addprefix $(TEST_BIN)/unit/test_,replay run run_check): | $(TEST_BIN)/unit/convoy-reference
 
@@ -362,7 +360,7 @@ check: deps-test ## all that a merge needs: warnings are errors, everything of `
 	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
-test-cli: all $(SECOND_BUILD) ## the command and the replay, as a user runs them
+test-cli: all $(TEST_BIN)/abi/golden $(SECOND_BUILD) ## the command and the replay, as a user runs them
 	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
 
 # Runs no test: looks in the log of those that ran.
@@ -596,8 +594,16 @@ fuzz-run: $(patsubst %,$(TEST_BIN)/fuzz/fuzz_%,$(FUZZERS))
 	    -artifact_prefix=build/fuzz/found/$$name- build/fuzz/corpus/$$name tests/data/fuzz/$$name || exit 1; done
 
 .PHONY: abi-check
-abi-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## compare the ABI with its baseline: symbols, layout, registries, headers
-	abi/check.sh $(BIN)
+abi-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden ## compare the ABI with its baselines: symbols, layout, registries, headers, frames
+	abi/check.sh $(BIN) $(TEST_BIN)/abi/golden
+
+.PHONY: abi-freeze
+abi-freeze: abi-check ## freeze the ABI of a release for ever: V=1.0; writes abi/v1.0, to be committed
+	abi/freeze.sh '$(V)' $(BIN) $(TEST_BIN)/abi/golden
+
+.PHONY: release-check
+release-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden ## one page: may this tree be called a release, and what do older hosts and peers see
+	abi/release.sh $(BIN) $(TEST_BIN)/abi/golden
 
 .PHONY: abi-draft
 abi-draft: ## make the ABI as it is now the baseline, deliberately
@@ -606,8 +612,8 @@ abi-draft: ## make the ABI as it is now the baseline, deliberately
 	abi/python.sh draft
 
 .PHONY: abi-mutate
-abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy ## break the ABI in about 40 ways; each must be caught by a gate
-	abi/mutate.sh $(BIN)
+abi-mutate: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden ## break the ABI in over 60 ways; each must be caught by a gate
+	abi/mutate.sh $(BIN) $(TEST_BIN)/abi/golden
 
 .PHONY: lint
 lint: ## licence lines, function and file length, include direction, clang-tidy
@@ -621,7 +627,7 @@ INSTALL_TO = $(DESTDIR)$(PREFIX)
 
 .PHONY: install
 install: all ## copy to DESTDIR/PREFIX (default /usr/local): library, headers, loader, command, convoy.pc
-	install -d '$(INSTALL_TO)'/{bin,include/convoy,lib/pkgconfig,lib/convoy/{tensors,trace}}
+	install -d '$(INSTALL_TO)'/{bin,include/convoy,lib/pkgconfig,lib/convoy/{abi/draft,tensors,trace}}
 	install -m 755 $(BIN)/libconvoy.so.1 '$(INSTALL_TO)/lib/libconvoy.so.$(RELEASE)'
 	ln -sf libconvoy.so.$(RELEASE) '$(INSTALL_TO)/lib/libconvoy.so.1'
 	ln -sf libconvoy.so.1 '$(INSTALL_TO)/lib/libconvoy.so'
@@ -630,6 +636,9 @@ install: all ## copy to DESTDIR/PREFIX (default /usr/local): library, headers, l
 	install -m 755 $(BIN)/convoy $(BIN)/convoy-reference '$(INSTALL_TO)/lib/convoy/'
 	install -m 644 $(BIN)/trace/default.jsonl '$(INSTALL_TO)/lib/convoy/trace/'
 	install -m 644 $(BIN)/tensors/default.safetensors '$(INSTALL_TO)/lib/convoy/tensors/'
+	for part in $(notdir $(wildcard abi/v*)); do install -d "$(INSTALL_TO)/lib/convoy/abi/$$part" && \
+	    install -m 644 abi/$$part/{manifest.json,layout.txt} "$(INSTALL_TO)/lib/convoy/abi/$$part/" || exit 1; done
+	install -m 644 abi/draft/layout.txt '$(INSTALL_TO)/lib/convoy/abi/draft/'
 	ln -sf ../libconvoy.so.1 '$(INSTALL_TO)/lib/convoy/libconvoy.so.1'
 	ln -sf ../lib/convoy/convoy '$(INSTALL_TO)/bin/convoy'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@RELEASE@|$(RELEASE)|' plugin/convoy.pc.in >'$(INSTALL_TO)/lib/pkgconfig/convoy.pc'

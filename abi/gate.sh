@@ -44,3 +44,8 @@ keep() {
     mv -T "$part/whole" "$1" 2>/dev/null || true # another lane was first, with the same
     rm -rf "$part"
 }
+
+# Folders of the frozen releases, oldest first.
+frozen_releases() {
+    find "$top/abi" -mindepth 1 -maxdepth 1 -type d -name 'v[0-9]*.[0-9]*' | sort -V
+}

@@ -126,6 +126,10 @@ check)
     diff -u "$baseline" "$work/now" >"$work/difference" ||
         fault "differs from abi/draft/layout.txt; if that is meant: make abi-draft
 $(grep -E '^[-+]' "$work/difference" | head -n 40)"
+    for release in $(frozen_releases | tail -n 1); do # each kept what the one before it had
+        "$top/abi/append.sh" "$release/layout.txt" "$work/now" >/dev/null 2>"$work/words" ||
+            fault "is not ${release##*/} with additions: $(cat "$work/words")"
+    done
     grep -q '^  hole' "$work/now" && fault "a struct has implicit padding"
     [ -r "$library" ] && check_library "$library" || fault "$library is not there"
     finish

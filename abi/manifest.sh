@@ -11,7 +11,7 @@ constant() { # $1: header, $2: name
     awk -v name="$2" '$1 == "#define" && $2 == name { print $3 }' "$top/include/convoy/$1.h"
 }
 
-for family in core poll sync transfer; do
+for family in core poll sync transfer move; do
     major=$(constant $family "CONVOY_${family^^}_MAJOR")
     minor=$(constant $family "CONVOY_${family^^}_MINOR")
     grep -qE "(families| ) +$family $major\.0 to $major\.$minor\$" <<<"$said" ||

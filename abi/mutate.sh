@@ -1,24 +1,63 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Breaks the ABI in a scratch copy, one way at a time, and expects a gate to notice. Prints which gate caught which.
-# Usage: abi/mutate.sh DIRECTORY [NAME...] (where libconvoy.so.1 and convoy are; build/ for the release variant).
+# The copy has a history of its own, in which its ABI was frozen just before, so that the gates over frozen releases are tried
+# too, whatever is frozen in the tree itself.
+# Usage: abi/mutate.sh DIRECTORY GENERATOR [NAME...] (where libconvoy.so.1 and convoy are; build/ for the release variant; and
+# tests/abi's golden).
 # Ends with "N passed, N failed, N skipped".
 . "$(dirname "$0")/gate.sh"
-need "${CC:-cc}" sed awk make cp strip ar
-bin=${1:?usage: abi/mutate.sh DIRECTORY [NAME...]}
-shift
+need "${CC:-cc}" sed awk make cp strip ar git
+usage="usage: abi/mutate.sh DIRECTORY GENERATOR [NAME...]"
+bin=${1:?$usage} own_generator=$PWD/${2:?$usage}
+shift 2
 top=$(cd "$(dirname "$0")/.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+save() { # a commit of all that is there
+    git add -A && git -c user.name=mutate -c user.email=mutate@localhost commit -q -m "$1"
+}
+
+# What every copy is a copy of: the tree with its ABI frozen. $1: where
+make_base() {
+    local release
+    mkdir -p "$1/build/release"
+    cp -a "$top"/{Makefile,include,plugin,src,abi} "$1/"
+    rm -rf "$1"/abi/v[0-9]*
+    cp -a "$top/$bin/libconvoy.so.1" "$top/$bin/convoy" "$1/build/"
+    cd "$1"
+    echo build/ >.gitignore
+    git init -q . && save base
+    release=$(sed -n 's/^RELEASE := \([0-9]*\.[0-9]*\)\..*/\1/p' Makefile)
+    abi/freeze.sh "$release" build "$own_generator" && save frozen && git repack -adq
+}
+
 # Times are kept, so that make in a copy rebuilds what a mutation touched and nothing else.
 fresh_copy() {
     rm -rf "$scratch/tree"
-    mkdir -p "$scratch/tree/build/release"
-    cp -a "$top"/{Makefile,include,plugin,src,abi} "$scratch/tree/"
-    mkdir -p "$scratch/tree/tests" && cp -a "$top/tests/lib" "$scratch/tree/tests/"
-    cp -a "$top/$bin/libconvoy.so.1" "$top/$bin/convoy" "$scratch/tree/build/"
+    cp -a "$base" "$scratch/tree"
     cd "$scratch/tree"
+    generator=$own_generator
+    frozen=$(echo abi/v[0-9]*)
+}
+
+# What a mistaken developer does next: the drafts follow the mutation, so that only what is frozen can notice.
+redraft() {
+    abi/layout.sh draft && abi/registry.sh draft && abi/python.sh draft
+}
+
+# Sums of the frozen files as they are now, as one would write them to hide an edit.
+new_sums() {
+    (cd "$frozen" && find . -type f ! -name SHA256SUMS | sort | xargs sha256sum >SHA256SUMS)
+}
+
+# The generator of golden frames with one source compiled again. $1: its path
+rebuild_generator() {
+    generator=$scratch/golden-mutant
+    "${CC:-cc}" -D_GNU_SOURCE -DCONVOY_RELEASE='"1.0.0"' -Iinclude -Isrc -Iplugin -I. -std=c11 -O2 -g -c "$1" -o "$scratch/mutant.o" &&
+        "${CC:-cc}" "$top"/build/release/obj/tests/abi/golden{,_*}.o "$scratch/mutant.o" "$top/build/release/obj/objects.a" \
+            -Wl,-Bstatic -ljansson -lsodium -Wl,-Bdynamic -lcmocka -ldl -lpthread -lm -o "$generator"
 }
 
 # A library that is linked again from the objects there are, with other flags. $1: added flags
@@ -105,6 +144,37 @@ m_python_field_renamed() { edit plugin/python/convoy/_abi.py '0,/("error_reason"
 m_python_slot_moved() { edit plugin/python/convoy/_abi.py 's/("reduce_test", 16,/("reduce_test", 24,/'; }
 m_python_status_renumbered() { edit plugin/python/convoy/_abi.py 's/^BUSY = -204/BUSY = -206/'; }
 
+m_drafted_field_reordered() { m_fields_reordered && redraft; }
+m_drafted_field_inserted() { m_field_inserted && redraft; }
+m_drafted_field_appended() { edit $core '/^struct convoy_group_info {/,/^};/s/^};/    uint64_t appended;\n};/' && redraft; }
+m_drafted_field_retyped() { m_field_retyped && redraft; }
+m_drafted_same_size_swap() { m_same_size_swap && redraft; }
+m_drafted_signature_changed() { m_signature_changed && redraft; }
+m_drafted_slot_dropped() { m_slot_dropped && redraft; }
+m_drafted_status_renumbered() { m_status_renumbered && redraft; }
+m_drafted_fallback_changed() { m_fallback_changed && redraft; }
+m_drafted_state_order_changed() { m_state_order_changed && redraft; }
+m_drafted_message_field_renamed() { m_message_field_renamed && redraft; }
+m_drafted_state_tag_reused() { edit plugin/move.c 's/CONVOY_BUNDLE_FIELD(4, struct context_fields, refused)/CONVOY_BUNDLE_FIELD(4, struct context_fields, salts)/' && redraft; }
+m_message_field_renamed() { edit src/wire/control.h 's/"slot_offset", INTEGER/"slot_place", INTEGER/'; }
+m_message_field_optional() { edit src/wire/control_schema.c '0,/CONVOY_CONTROL_ALWAYS/s//CONVOY_CONTROL_NEVER/'; }
+m_state_tag_twice() { edit plugin/move.c 's/CONVOY_BUNDLE_FIELD(4, struct context_fields, refused)/CONVOY_BUNDLE_FIELD(3, struct context_fields, refused)/'; }
+m_unknown_state_counts_otherwise() { edit src/poll/positional.c 's/is_known ? state : CONVOY_STATE_BOOTSTRAPPING/is_known ? state : CONVOY_STATE_FAILED/'; }
+m_frozen_header_edited() { edit "$frozen/include/convoy/core.h" 's/uint32_t log_level;/uint32_t log_amount;/'; }
+m_frozen_layout_edited() { edit "$frozen/layout.txt" 's/^struct convoy_core_table 120/struct convoy_core_table 112/' && new_sums; }
+m_frozen_edit_committed() { edit "$frozen/status.tsv" 's/BUSY/BUSIER/' && new_sums && save edit; }
+m_frozen_file_added() { echo more >"$frozen/more.txt"; }
+m_frozen_file_gone() { rm "$frozen/symbols.txt"; }
+m_frozen_release_gone() { rm -rf "$frozen"; }
+m_frozen_commit_unknown() { # as if it had been frozen somewhere else, and added here
+    git rm -rq --cached "$frozen" && git -c user.name=mutate -c user.email=mutate@localhost commit -q --amend --allow-empty -m without &&
+        printf '%040d\n' 0 >"$frozen/commit" && new_sums && save with
+}
+m_golden_byte_changed() { printf '\001' | dd of="$frozen/golden/hello.plain" bs=1 seek=24 conv=notrunc 2>/dev/null; new_sums; }
+m_golden_answer_changed() { edit "$frozen/golden/index.tsv" '/^hello.bad-magic/s/MALFORMED/OK/' && new_sums; }
+m_encoder_changed() { edit src/xfer/notice.c 's/entry_out->type = (uint16_t)notice->type/entry_out->type = (uint16_t)(notice->type ^ 1)/' && rebuild_generator src/xfer/notice.c; }
+m_anchor_out_of_sight() { edit abi/diff.sh 's/-std=c11 -g -fPIC -shared/-std=c11 -fPIC -shared/'; }
+
 # -- run ----------------------------------------------------------------------------------------------------------------
 
 make -s -C "$top" --no-print-directory -f Makefile -f - print-objects >"$scratch/relative" <<'RULE'
@@ -117,27 +187,46 @@ cp "$scratch/all-objects" "$scratch/objects"
 map=plugin/convoy.map
 
 mkdir "$scratch/memo"
+base=$scratch/base
+make_base "$base" >"$scratch/words" 2>&1 || {
+    printf 'the tree cannot be frozen:\n%s\n' "$(cat "$scratch/words")"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+}
 export ABI_MEMO=$scratch/memo
 fresh_copy
-abi/check.sh build >"$scratch/words" 2>&1 || {
+abi/check.sh build "$generator" >"$scratch/words" 2>&1 || {
     printf 'the tree fails before anything is broken:\n%s\n' "$(cat "$scratch/words")"
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
 }
 printf '%-34s %s\n' mutation "caught by"
 
+# Gates that must catch a mutation, each of them; empty: any of all gates, and the first one is enough.
+wanted_gates() { # $1: mutation
+    case $1 in
+    drafted_field_* | drafted_same_* | drafted_signature_* | drafted_slot_*) echo layout diff ;;
+    drafted_* | message_* | state_tag_* | unknown_state_*) echo registry ;;
+    frozen_*) echo frozen ;;
+    golden_* | encoder_*) echo golden ;;
+    anchor_*) echo diff ;;
+    esac
+}
+
 # One mutation in the current scratch folder. Ends with 0 if a gate caught it.
 try() {
-    local name=$1 before=$faults
+    local name=$1 before=$faults wanted caught
+    wanted=$(wanted_gates "$1")
     fresh_copy
     map=plugin/convoy.map
     if ! "m_$name" >"$scratch/words" 2>&1 || [ "$faults" -ne "$before" ]; then
         printf '%-34s could not be made: %s\n' "$name" "$(tail -n 3 "$scratch/words" | tr '\n' ' ')"
-    elif abi/check.sh build >"$scratch/words" 2>&1; then
-        printf '%-34s NOTHING\n' "$name"
     else
-        printf '%-34s %s\n' "$name" "$(sed -n 's/^abi-check: failed: //p' "$scratch/words")"
-        return 0
+        ABI_FIRST=$((${#wanted} == 0)) ABI_ONLY=$wanted abi/check.sh build "$generator" >"$scratch/words" 2>&1 || true
+        caught=$(sed -n 's/^abi-check: failed: //p' "$scratch/words")
+        printf '%-34s %s\n' "$name" "${caught:-NOTHING}"
+        [ -n "$caught" ] && { [ -z "$wanted" ] || [ "$caught" = "$wanted" ]; } && return 0
+        printf '%-34s (wanted: %s)\n' "$name" "${wanted:-any gate}"
     fi
     return 1
 }

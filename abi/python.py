@@ -10,6 +10,7 @@ All pointers become c_void_p: the package fills in addresses and keeps the memor
 
 import contextlib
 import io
+import keyword
 import re
 import sys
 
@@ -122,6 +123,7 @@ def field(text, aliases):
         return function.group(2), "c_void_p", 0
     declaration, _, count = text.partition("[")
     c_type, _, name = declaration.rpartition(" ")
+    name += "_" if keyword.iskeyword(name) else ""
     if c_type.startswith("struct ") and "*" not in c_type:
         refuse("a struct is embedded: %s" % text)
     return name, scalar(c_type, aliases), int(count.rstrip("]") or 0) if count else 0

@@ -17,6 +17,7 @@
     "{\"schema\":1,\"name\":\"convoy\",\"soname\":\"" CONVOY_SONAME "\",\"release\":\"" CONVOY_RELEASE "\","           \
     "\"families\":[" CONVOY_PLUGIN_FAMILIES(OFFER, NEXT_OFFER) "],"                                                    \
     "\"wire\":{\"min\":" WORD(CONVOY_WIRE_MIN) ",\"max\":" WORD(CONVOY_WIRE_MAX) "},"                                  \
+    "\"state\":{\"min\":" WORD(CONVOY_STATE_FORMAT_MIN) ",\"max\":" WORD(CONVOY_STATE_FORMAT_MAX) "},"                 \
     "\"ucx\":\"" CONVOY_UCX_SUPPORTED "\",\"unload\":\"nodelete\"}"
 
 #define ROUND_UP_4(n) (((n) + 3u) & ~3u)

@@ -11,7 +11,7 @@ build_packages=(
 )
 test_packages=(
     "${build_packages[@]}"
-    clang:clang libclang-rt-14-dev clang-tidy:clang-tidy dwarves:pahole g++:g++ libc6-dbg
+    abigail-tools:abidiff clang:clang libclang-rt-14-dev clang-tidy:clang-tidy dwarves:pahole g++:g++ libc6-dbg
     iproute2:ip nftables:nft gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross
     strace:strace python3 procps:ps util-linux:unshare
     python3-torch python3-numpy mypy python3-pip python3-setuptools python3-wheel

@@ -53,6 +53,8 @@ struct convoy_file_info {
     char unload[32]; /* "nodelete": stays mapped */
     uint32_t wire_min;
     uint32_t wire_max;
+    uint32_t state_min; /* formats of an exported state that it reads; it writes the highest */
+    uint32_t state_max; /* 0 = none: it cannot be swapped */
     uint32_t has_digest; /* 1 = the hash of its loaded bytes that the file carries was there and matched */
     uint32_t family_count;
     struct convoy_file_family families[CONVOY_LOADER_FAMILIES_MAX];
@@ -68,6 +70,14 @@ struct convoy_file_info {
  * [any thread; blocks for file reads; allocates; any state; since 1.0]
  */
 int32_t convoy_loader_inspect(const char *path, struct convoy_file_info *info_out, struct convoy_error *error);
+
+/*
+ * The same from a manifest's text alone, as a frozen release keeps it: what the ELF file would say stays empty.
+ * INVALID_ARGUMENT: no text, or one longer than a file's manifest can be. BAD_FILE, TOO_NEW: as above. NO_MEMORY.
+ * [any thread; does not block; allocates; any state; since 1.0]
+ */
+int32_t convoy_loader_inspect_manifest(const char *text, size_t length, struct convoy_file_info *info_out,
+                                       struct convoy_error *error);
 
 /* -- open and close ----------------------------------------------------------------------------------------------- */
 

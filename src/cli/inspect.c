@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 static const char inspect_intro[] =
-    "usage: convoy inspect [--json] FILE\n"
+    "usage: convoy inspect [--json | --manifest] FILE\n"
     "\n"
     "Prints what a plugin file says about itself: build, release, families, wire versions, UCX releases.\n"
     "Runs none of it. Exit code 1: it is no convoy plugin that this machine can load; the reason is on stderr.\n\n";
@@ -36,6 +36,9 @@ static void print_text(const struct convoy_file_info *info)
                      family->minor_min, family->major_max, family->minor_max);
     }
     (void)printf("%-10s %u to %u\n", "wire", info->wire_min, info->wire_max);
+    if (info->state_max != 0) {
+        (void)printf("%-10s %u to %u\n", "state", info->state_min, info->state_max);
+    }
     print_line("ucx", info->ucx);
     print_line("unload", info->unload);
     print_line("digest", info->has_digest ? "matches" : "-");
@@ -56,11 +59,12 @@ static json_t *families_json(const struct convoy_file_info *info)
 static int print_json(const struct convoy_file_info *info, int32_t status, const struct convoy_error *error)
 {
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:{s:i, s:i}, s:s, s:s, s:b}", "file", info->path,
+        "{s:s, s:s, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:{s:i, s:i}, s:{s:i, s:i}, s:s, s:s, s:b}", "file", info->path,
         "status", convoy_status_name(status), "error", status == CONVOY_OK ? "" : error->text, "machine",
         (int)info->machine, "machine_name", info->machine_name, "bits", (int)info->bits, "soname", info->soname,
         "build_id", info->build_id, "name", info->name, "release", info->release, "families", families_json(info),
-        "wire", "min", (int)info->wire_min, "max", (int)info->wire_max, "ucx", info->ucx, "unload", info->unload,
+        "wire", "min", (int)info->wire_min, "max", (int)info->wire_max, "state", "min", (int)info->state_min, "max",
+        (int)info->state_max, "ucx", info->ucx, "unload", info->unload,
         "digest_matches", (int)info->has_digest);
     if (object == NULL || json_dumpf(object, stdout, JSON_INDENT(2)) != 0) {
         json_decref(object);
@@ -78,7 +82,7 @@ static int inspect_usage(const char *why)
     return CONVOY_EXIT_USAGE;
 }
 
-static int inspect_file(const char *path, bool is_json)
+static int inspect_file(const char *path, bool is_json, bool is_manifest)
 {
     static struct convoy_file_info info; /* too large for small stacks */
     struct convoy_error error = CONVOY_ERROR_INIT;
@@ -92,6 +96,10 @@ static int inspect_file(const char *path, bool is_json)
     if (status != CONVOY_OK) {
         return CONVOY_EXIT_FAILURE;
     }
+    if (is_manifest) {
+        (void)printf("%s\n", info.manifest);
+        return CONVOY_EXIT_OK;
+    }
     print_text(&info);
     return CONVOY_EXIT_OK;
 }
@@ -99,9 +107,12 @@ static int inspect_file(const char *path, bool is_json)
 int convoy_cli_inspect(int argc, char **argv)
 {
     bool is_json = false;
+    bool is_manifest = false;
     const char *path = NULL;
     const struct convoy_option options[] = {
         {.name = "json", .kind = CONVOY_OPTION_FLAG, .target = &is_json, .help = "JSON on stdout, errors included"},
+        {.name = "manifest", .kind = CONVOY_OPTION_FLAG, .target = &is_manifest,
+         .help = "the manifest alone, as it stands in the file"},
     };
     struct convoy_command_line line = {
         .options = options, .option_count = sizeof options / sizeof options[0], .operands = &path, .operand_max = 1};
@@ -114,5 +125,5 @@ int convoy_cli_inspect(int argc, char **argv)
         convoy_options_help(stdout, options, line.option_count);
         return CONVOY_EXIT_OK;
     }
-    return line.operand_count == 0 ? inspect_usage("the file to inspect is missing") : inspect_file(path, is_json);
+    return line.operand_count == 0 ? inspect_usage("the file to inspect is missing") : inspect_file(path, is_json, is_manifest);
 }

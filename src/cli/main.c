@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The `convoy` command: finds the sub-command and hands over. Errors go to stderr; exit code 2 is usage, 1 failure. */
+#include "cli/compat.h"
 #include "cli/doctor.h"
 #include "cli/inspect.h"
 #include "cli/options.h"
@@ -19,6 +20,7 @@ struct main_command {
 };
 
 static const struct main_command main_commands[] = {
+    {"compat", convoy_cli_compat, "whether two of plugin, frozen release and host go together, from files alone"},
     {"default-tensors", convoy_cli_default_tensors, NULL}, /* what make writes to build/tensors */
     {"doctor", convoy_cli_doctor, "one page about this machine: memory, limits, permissions, UCX, settings"},
     {"inspect", convoy_cli_inspect, "what a plugin file says about itself, without running it"},

@@ -3,13 +3,14 @@
 
 #include "core/bytes.h"
 #include "core/memory.h"
+#include "core/version.h"
 
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define FORMAT 1u
+#define FORMAT ((uint16_t)CONVOY_STATE_FORMAT_MAX)
 #define HEADER_BYTES 32u
 #define ITEM_BYTES 8u
 #define ROOM_FIRST 4096u

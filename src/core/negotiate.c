@@ -78,3 +78,12 @@ void convoy_negotiate(const char *name, size_t name_length, const struct convoy_
     explain(&result, name, shown, wanted, offer_count);
     *negotiation_out = result;
 }
+
+bool convoy_negotiate_number(const struct convoy_number_range *one, const struct convoy_number_range *other,
+                             uint32_t *agreed_out)
+{
+    uint32_t low = one->min > other->min ? one->min : other->min;
+    uint32_t high = one->max < other->max ? one->max : other->max;
+    *agreed_out = low <= high ? high : 0;
+    return low <= high;
+}

@@ -42,4 +42,14 @@ void convoy_negotiate(const char *name, size_t name_length, const struct convoy_
                       const struct convoy_version_range *offers, size_t offer_count,
                       struct convoy_negotiation *negotiation_out);
 
+/* All numbers from min to max: wire versions, formats of a state. */
+struct convoy_number_range {
+    uint32_t min;
+    uint32_t max;
+};
+
+/* The highest number in both ranges. false: there is none, and agreed_out is 0. */
+bool convoy_negotiate_number(const struct convoy_number_range *one, const struct convoy_number_range *other,
+                             uint32_t *agreed_out);
+
 #endif

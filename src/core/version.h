@@ -7,6 +7,10 @@
 #define CONVOY_WIRE_MIN 1
 #define CONVOY_WIRE_MAX 1
 
+/* Formats of an exported state (core/bundle.h) that this build reads; it writes the highest. */
+#define CONVOY_STATE_FORMAT_MIN 1
+#define CONVOY_STATE_FORMAT_MAX 1
+
 /* UCX releases that are opened; others are refused with both versions in the text. */
 #define CONVOY_UCX_SUPPORTED "1.13 <= v < 2"
 #define CONVOY_UCX_MAJOR 1u

@@ -120,3 +120,19 @@ int32_t convoy_loader_inspect(const char *path, struct convoy_file_info *info_ou
     convoy_memory_free(inspected);
     return status;
 }
+
+int32_t convoy_loader_inspect_manifest(const char *text, size_t length, struct convoy_file_info *info_out,
+                                       struct convoy_error *error)
+{
+    if (info_out == NULL) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "info_out is NULL; it must be given");
+    }
+    memset(info_out, 0, sizeof *info_out);
+    if (text == NULL || length == 0 || length > CONVOY_ELF_MANIFEST_BYTES_MAX) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "a manifest has %zu bytes; 1 to %d are allowed",
+                                text == NULL ? 0 : length, CONVOY_ELF_MANIFEST_BYTES_MAX);
+    }
+    memcpy(info_out->manifest, text, length);
+    info_out->manifest_length = length;
+    return convoy_manifest_read(info_out, error);
+}

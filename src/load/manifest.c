@@ -125,6 +125,13 @@ static int32_t read_fields(const json_t *manifest, struct convoy_file_info *info
     if (status == CONVOY_OK) {
         status = read_number(wire, "max", &info->wire_max, error);
     }
+    const json_t *state = json_object_get(manifest, "state"); /* a plugin without family move has none */
+    if (status == CONVOY_OK && state != NULL) {
+        status = read_number(state, "min", &info->state_min, error);
+    }
+    if (status == CONVOY_OK && state != NULL) {
+        status = read_number(state, "max", &info->state_max, error);
+    }
     return status == CONVOY_OK ? read_families(manifest, info, error) : status;
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/bytes.h"
 #include "core/error.h"
+#include "core/negotiate.h"
 
 #include <assert.h>
 #define XXH_INLINE_ALL
@@ -274,9 +275,10 @@ int32_t convoy_hello_decode(const uint8_t *data, size_t bytes, struct convoy_hel
 int32_t convoy_hello_choose(const struct convoy_hello *one, const struct convoy_hello *other,
                             struct convoy_hello_choice *choice_out, struct convoy_error *error)
 {
-    uint32_t low = one->wire_min > other->wire_min ? one->wire_min : other->wire_min;
-    uint32_t high = one->wire_max < other->wire_max ? one->wire_max : other->wire_max;
-    if (low > high) {
+    const struct convoy_number_range mine = {one->wire_min, one->wire_max};
+    const struct convoy_number_range theirs = {other->wire_min, other->wire_max};
+    uint32_t wire = 0;
+    if (!convoy_negotiate_number(&mine, &theirs, &wire)) {
         return convoy_error_set(error, CONVOY_VERSION_MISMATCH, "wire versions %u to %u meet %u to %u: none is common",
                                 one->wire_min, one->wire_max, other->wire_min, other->wire_max);
     }
@@ -289,7 +291,7 @@ int32_t convoy_hello_choose(const struct convoy_hello *one, const struct convoy_
                                 (unsigned long long)has_one, (unsigned long long)has_other,
                                 (unsigned long long)lacking);
     }
-    choice_out->wire = high;
+    choice_out->wire = wire;
     choice_out->features = has_one & has_other;
     return CONVOY_OK;
 }

@@ -159,7 +159,7 @@ static void second_build(char path_out[1024])
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(length > 0);
     *strrchr(self, '/') = '\0';
-    (void)snprintf(path_out, 1024, "%s/../abi/plugins/convoy_b.so", self);
+    (void)snprintf(path_out, 1024, "%s/../abi/plugins/libconvoy_b.so", self);
 }
 
 /* The real plugin hands a context to another build of itself, and takes it back. */

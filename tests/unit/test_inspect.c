@@ -167,6 +167,31 @@ static void test_inspect_manifest_with_an_odd_field_is_refused_by_its_name(void 
     }
 }
 
+/* As a frozen release keeps it. A state's formats may be missing: then there are none. */
+static void test_inspect_manifest_alone_gives_its_part_of_the_info(void **state)
+{
+    (void)state;
+    static const char plain[] = MANIFEST("1", "\"1.7\"", CORE, WIRE);
+    static const char moving[] = MANIFEST("1", "\"1.8\"", CORE, WIRE ",\"state\":{\"min\":2,\"max\":3}");
+    static const char odd[] = MANIFEST("1", "\"1.8\"", CORE, WIRE ",\"state\":{\"min\":2}");
+    static char longer[9000];
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    memset(&info, 0x5a, sizeof info);
+    assert_int_equal(convoy_loader_inspect_manifest(plain, sizeof plain - 1, &info, &error), CONVOY_OK);
+    assert_string_equal(info.release, "1.7");
+    assert_int_equal(info.family_count, 1);
+    assert_int_equal(info.state_max, 0);
+    assert_string_equal(info.build_id, "");
+    assert_int_equal(convoy_loader_inspect_manifest(moving, sizeof moving - 1, &info, &error), CONVOY_OK);
+    assert_int_equal(info.state_min, 2);
+    assert_int_equal(info.state_max, 3);
+    assert_int_equal(convoy_loader_inspect_manifest(odd, sizeof odd - 1, &info, &error), CONVOY_BAD_FILE);
+    assert_int_equal(convoy_loader_inspect_manifest(NULL, 5, &info, &error), CONVOY_INVALID_ARGUMENT);
+    assert_int_equal(convoy_loader_inspect_manifest(plain, 0, &info, &error), CONVOY_INVALID_ARGUMENT);
+    assert_int_equal(convoy_loader_inspect_manifest(longer, sizeof longer, &info, &error), CONVOY_INVALID_ARGUMENT);
+    assert_int_equal(convoy_loader_inspect_manifest(plain, sizeof plain - 1, NULL, &error), CONVOY_INVALID_ARGUMENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_inspect_of_an_unreadable_file_says_why),
         cmocka_unit_test(test_inspect_of_bad_arguments_is_refused),
         cmocka_unit_test(test_inspect_of_a_long_path_keeps_the_reason),
+        cmocka_unit_test(test_inspect_manifest_alone_gives_its_part_of_the_info),
         cmocka_unit_test(test_inspect_manifest_with_an_odd_field_is_refused_by_its_name),
     };
     return cmocka_run_group_tests_name("inspect", tests, folder_setup, folder_teardown);

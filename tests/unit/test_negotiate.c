@@ -82,12 +82,29 @@ static void test_negotiate_range_with_min_above_max_is_not_valid(void **state)
     assert_false(convoy_version_range_is_valid(&(struct convoy_version_range)RANGE(2, 0, 1, 9)));
 }
 
+static void test_negotiate_number_is_the_highest_that_both_have(void **state)
+{
+    (void)state;
+    static const struct {
+        struct convoy_number_range one;
+        struct convoy_number_range other;
+        uint32_t agreed; /* 0 = none */
+    } pairs[] = {{{1, 1}, {1, 1}, 1}, {{1, 3}, {2, 5}, 3}, {{2, 5}, {1, 3}, 3}, {{1, 5}, {2, 3}, 3}, {{1, 1}, {2, 2}, 0},
+                 {{4, 9}, {1, 3}, 0}, {{3, 3}, {1, 3}, 3}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        uint32_t agreed = 77;
+        assert_int_equal(convoy_negotiate_number(&pairs[i].one, &pairs[i].other, &agreed), pairs[i].agreed != 0);
+        assert_int_equal(agreed, pairs[i].agreed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_negotiate_agrees_on_the_highest_common_version_or_names_both_ranges),
         cmocka_unit_test(test_negotiate_says_which_offer_was_chosen),
         cmocka_unit_test(test_negotiate_of_a_long_name_keeps_both_ranges),
+        cmocka_unit_test(test_negotiate_number_is_the_highest_that_both_have),
         cmocka_unit_test(test_negotiate_range_with_min_above_max_is_not_valid),
     };
     return cmocka_run_group_tests_name("negotiate", tests, NULL, NULL);
