@@ -6,6 +6,7 @@
 #include "xfer/parts.h"
 #include "xfer/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define POOL_BYTES (UINT64_C(256) << 20)
@@ -41,7 +42,7 @@ static int32_t load_address(const struct convoy_transfer_options *given, struct 
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "option address: a host of %zu bytes, allowed are up to %u",
                                 strlen(where.host), CONVOY_SESSION_BYTES - 32);
     }
-    memcpy(options->host, where.host, sizeof options->host);
+    (void)snprintf(options->host, sizeof options->host, "%s", where.host); /* what lies behind its end is written down too */
     options->port = is_any ? 0 : where.port;
     return CONVOY_OK;
 }
