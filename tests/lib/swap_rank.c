@@ -288,15 +288,14 @@ static void *swapper_main(void *user)
 {
     struct swap_rank *self = user;
     for (uint32_t number = 0; number < self->plan->swaps; number++) {
-        struct convoy_swap_result result;
+        struct convoy_swap_result *result = &self->shared->results[self->rank->index][number];
         struct convoy_error error = {.struct_size = sizeof error};
         while (atomic_load(&self->step) < due_step(self, number) && atomic_load(&self->is_over) == 0) {
             (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
         }
         atomic_store(&self->swap, number + 1);
-        EXPECT_OK(convoy_loader_swap(self->loader, self->plan->builds[(number + 1) % 2], CALL_NS, &result, &error), &error);
+        EXPECT_OK(convoy_loader_swap(self->loader, self->plan->builds[(number + 1) % 2], CALL_NS, result, &error), &error);
         atomic_store(&self->swap, 0);
-        self->shared->pause_ns[self->rank->index][number] = result.pause_ns;
         self->shared->swaps[self->rank->index]++;
     }
     return NULL;

@@ -22,7 +22,7 @@
 /* What all ranks share with the parent. Zeroed at first. */
 struct swap_shared {
     char sessions[SWAP_RANKS_MAX][SWAP_SESSION_BYTES];
-    uint64_t pause_ns[SWAP_RANKS_MAX][SWAP_SWAPS_MAX]; /* the loader's */
+    struct convoy_swap_result results[SWAP_RANKS_MAX][SWAP_SWAPS_MAX];
     uint64_t step_ns[SWAP_RANKS_MAX][SWAP_SWAPS_MAX];  /* longest step while it was under way */
     uint64_t usual_ns[SWAP_RANKS_MAX];                 /* mean of the steps in which no swap was */
     uint64_t usual_max_ns[SWAP_RANKS_MAX];
