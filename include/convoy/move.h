@@ -98,7 +98,7 @@ struct convoy_moved {
 struct convoy_state {
     uint32_t struct_size;
     uint32_t critical_flags; /* none defined */
-    const void *data;        /* borrows */
+    const void *data;        /* borrows; aligned to 8 bytes */
     size_t bytes;
 };
 
@@ -131,8 +131,10 @@ struct convoy_move_table {
 
     /* Makes the same groups and engines here; every operation, transfer and peer value of theirs stays good. Unknown
      * items are dropped, unless they are marked as critical. On any other status than OK nothing was made.
+     * Settings, secret and log are not handed over: this context has those that it was opened with.
      * TOO_NEW: an unknown critical item, text names it. TOO_OLD: something that this build needs is missing.
-     * VERSION_MISMATCH: another format. MALFORMED: these bytes are damaged. INVALID_ARGUMENT: of another process.
+     * VERSION_MISMATCH: another format. MALFORMED: these bytes are damaged. INVALID_ARGUMENT: of another process,
+     * or not aligned.
      * BUFFER_TOO_SMALL: moved_out has too little room. NO_MEMORY, SYSTEM, BAD_STATE, CLOSED, FORKED.
      * [one thread; never waits for peers; allocates; running, with nothing opened before; since 1.0] */
     int32_t (*import_state)(convoy_context *context, const struct convoy_state *state, struct convoy_moved *moved_out,
