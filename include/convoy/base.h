@@ -5,14 +5,19 @@
  * Rules of the whole ABI (they are not repeated at each declaration):
  * - Every function returns an int32_t status: 0 is OK, positive is "not finished" or information, negative is an
  *   error whose band says who must act. A number that is not listed here is handled by its band.
+ * - Beside what a call lists: INVALID_ARGUMENT for a NULL handle, struct or output; TOO_OLD and TOO_NEW for a struct_size
+ *   or a stride; UNSUPPORTED for an unknown critical flag; CLOSED, FORKED and MOVED by the state of its object.
  * - Outputs are written only on CONVOY_OK unless the text says otherwise (errors and reports are the exception).
  * - struct_size is set by the caller to the size it was compiled with, on IN and OUT structs alike. A shorter IN
  *   struct means zero for the missing tail, and zero always means "as before"; a longer one is accepted when the
- *   tail is all zero. OUT structs receive min(both sizes), and written_bytes says how much that was. More than
- *   65,536 bytes are refused: such a struct_size was never set.
- * - Arrays of structs carry a stride in bytes, which plays the part of struct_size for their elements.
+ *   tail is all zero. OUT structs receive min(both sizes), and written_bytes says how much that was. Less than the
+ *   struct had in the release that brought it is TOO_OLD; only convoy_error may be shorter, and at 0 it is left alone.
+ *   More than 65,536 bytes are refused: such a struct_size was never set.
+ * - Arrays of structs carry a stride in bytes, which plays the part of struct_size for their elements. What an OUT
+ *   element has beyond the bytes that the plugin knows is left as it was.
  * - Strings are pointer and length, UTF-8, and need no terminating zero.
- * - Times are nanoseconds. timeout_ns is relative; 0 means the configured default (5 s unless configured).
+ * - Times are nanoseconds. timeout_ns is relative; 0 means the configured default (5 s unless configured),
+ *   UINT64_MAX never passes.
  * - Tags at the end of a comment: [threads; blocking; allocation; legal states; since].
  */
 #ifndef CONVOY_BASE_H
@@ -67,8 +72,8 @@ extern "C" {
 /* -5xx: loading and versions */
 #define CONVOY_NOT_FOUND (-501)
 #define CONVOY_NO_ENTRY (-502) /* the file is no convoy plugin: entry or note is missing */
-#define CONVOY_TOO_OLD (-503)
-#define CONVOY_TOO_NEW (-504) /* text names the offset of the unknown non-zero tail, or both ranges */
+#define CONVOY_TOO_OLD (-503) /* what the text names, a plugin or a struct of the caller's, is older than what is needed */
+#define CONVOY_TOO_NEW (-504) /* ... is newer; text names the offset of the unknown non-zero tail, or both ranges */
 #define CONVOY_INIT_FAILED (-505)
 #define CONVOY_DRAIN_TIMEOUT (-506) /* close could not finish; the object stays closing, call again */
 #define CONVOY_BAD_FILE (-507)      /* not an ELF file of this machine, truncated or corrupt */

@@ -20,6 +20,7 @@
  *   next start. "CLOSED" for test, wait and abandon in ready and broken means: any other operation value is stale.
  *   group_info, group_describe and operation_report are legal in every state but forked. group_open_test and
  *   group_open_wait give CLOSED in closing and closed, why it failed in failed, OK once the group has opened.
+ *   While its context is handed over to another build, a group answers MOVED to what convoy/move.h says.
  *   A closed group stays valid as a tombstone until its context is closed; after context_close every handle of that
  *   context is dead.
  */
@@ -232,8 +233,8 @@ struct convoy_core_table {
     int32_t (*operation_abandon)(convoy_group *group, convoy_operation operation, struct convoy_error *error);
 
     /* Copies the report of the last failed operation, or of the open one as it stands. report_out: members is the
-     * caller's array; member_count may exceed member_capacity, the rest is cut. INVALID_ARGUMENT: NULL, or a stride that
-     * is too small. FORKED.
+     * caller's array; member_count may exceed member_capacity, the rest is cut. OK without rows when nothing has failed
+     * and nothing is open. INVALID_ARGUMENT: NULL. TOO_OLD: the struct's size or the stride. FORKED.
      * [any thread; never blocks; any state; since 1.0] */
     int32_t (*operation_report)(convoy_group *group, struct convoy_report *report_out, struct convoy_error *error);
 

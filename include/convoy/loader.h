@@ -219,8 +219,9 @@ int32_t convoy_loader_swap(convoy_loader *loader, const char *path, uint64_t tim
  * Each function does what the slot of its name does, on the loader's handles. Beside the slot's own statuses:
  * INVALID_ARGUMENT: the handle is NULL. UNSUPPORTED: the loaded plugin does not offer it. NO_MEMORY: no handle. BUSY: a
  * swap, see there; never MOVED.
- * Ownership, errors and tags are the slot's: convoy_host_<name> is slot <name> of the table that the section names. A
- * handle that an open gives is freed by the close of its context.
+ * Ownership, errors and tags are the slot's: convoy_host_<name> is slot <name> of the table that the section names; where
+ * the slot's name alone would not say of what, convoy_host_transfer_<name>. A handle that an open gives is freed by
+ * the close of its context.
  */
 int32_t convoy_host_context_open(convoy_loader *loader, const struct convoy_context_config *config,
                                  convoy_host_context **context_out, struct convoy_error *error);

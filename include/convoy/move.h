@@ -12,6 +12,8 @@
  *   retire     all but the handles is freed
  *   context_close, when no thread can be in a call on an old handle any more
  *
+ *   Once the new one's resume has returned OK, retire is the only call to make on the old context: the old build cannot
+ *   know of it, and a resume or close there would act on what is the new one's by then.
  *   What fails before the new one's resume is undone by closing the new context and resuming the old one: it goes on as if
  *   nothing had been.
  *
@@ -21,10 +23,11 @@
  *   quiesced    quiesce returned OK       MOVED        MOVED       ok    ok       ok      BAD     ok      ok      ok
  *   imported    import_state              MOVED        MOVED       ok    BAD      BAD     BAD     ok      BAD     ok (-)
  *   retired     retire                    MOVED        MOVED       MOVED BAD      BAD     BAD     BAD     ok      ok
+ *   closing, forked: all are CLOSED or FORKED, but close, and holdings of a context that closes (see core.h).
  *
  *   BAD is BAD_STATE. "start, open" is everything that begins something, blocking forms and reopen included; "look" is info,
- *   describe, report and holdings (holdings is ok in every state). close of an object follows test and wait,
- *   but of a retired context's it is OK, and the object is the other build's all the same.
+ *   describe, report and holdings (holdings is ok in every state but forked). cancel, abandon and close of an object
+ *   follow test and wait; but close of a retired context's object is OK, and the object is the other build's all the same.
  *   (*) of groups; an engine's calls are MOVED as soon as it quiesces, waits included, and its transfers go on at the new one.
  *   (+) a context in which nothing was ever opened. (-) drops what was imported: it is still the old context's.
  *   Objects that were closed, or had failed to open, are not exported: their tombstones stay in the old context.
@@ -90,11 +93,12 @@ struct convoy_moved {
     size_t object_count;                 /* out; also on BUFFER_TOO_SMALL: what is needed */
 };
 
-/* IN: what export_state wrote. Good in the process that wrote it only, and until the exporter is resumed or retired. */
+/* IN: what export_state wrote. Good in the process that wrote it only, and until the exporter is resumed,
+ * retired or closed. */
 struct convoy_state {
     uint32_t struct_size;
     uint32_t critical_flags; /* none defined */
-    const void *data;        /* borrows */
+    const void *data;        /* borrows; aligned to 8 bytes */
     size_t bytes;
 };
 
@@ -127,8 +131,10 @@ struct convoy_move_table {
 
     /* Makes the same groups and engines here; every operation, transfer and peer value of theirs stays good. Unknown
      * items are dropped, unless they are marked as critical. On any other status than OK nothing was made.
+     * Settings, secret and log are not handed over: this context has those that it was opened with.
      * TOO_NEW: an unknown critical item, text names it. TOO_OLD: something that this build needs is missing.
-     * VERSION_MISMATCH: another format. MALFORMED: these bytes are damaged. INVALID_ARGUMENT: of another process.
+     * VERSION_MISMATCH: another format. MALFORMED: these bytes are damaged. INVALID_ARGUMENT: of another process,
+     * or not aligned.
      * BUFFER_TOO_SMALL: moved_out has too little room. NO_MEMORY, SYSTEM, BAD_STATE, CLOSED, FORKED.
      * [one thread; never waits for peers; allocates; running, with nothing opened before; since 1.0] */
     int32_t (*import_state)(convoy_context *context, const struct convoy_state *state, struct convoy_moved *moved_out,

@@ -111,7 +111,8 @@ struct convoy_load {
     const char *request; /* accept: only this one; NULL = any */
     size_t request_length;
     convoy_peer peer;          /* accept: only from this one; 0 = any */
-    convoy_transfer slot;      /* load_start: the own slot that a peer has filled; 0 = from the sender */
+    convoy_transfer slot;      /* load_start: the own slot that a peer has filled, which the descriptor, needed here too,
+                                  describes; 0 = from the sender */
     void *destination;         /* COPY: laid out as in the sender's slot; NULL = a slot of the own pool */
     uint64_t destination_bytes;
     void *stream; /* COPY to device memory: the copy goes on it once the bytes have come; NULL = the device's default one */

@@ -80,16 +80,17 @@ struct convoy_poll_list {
     uint32_t gate;               /* CONVOY_GATE_*; IDENTITY needs keys */
     uint32_t reserved;
     const struct convoy_poll_stamp *stamps; /* one per entry when there is a gate */
-    size_t stamp_stride;                    /* 0 = sizeof(struct convoy_poll_stamp) */
+    size_t stamp_stride;                    /* 0 = 16, in every release */
     const uint64_t *gate_deadlines_ns; /* CLOCK_MONOTONIC; a stamp still foreign then is Failed; NULL, 0 = never */
     convoy_poll_advance_fn advance;    /* NULL = staging only moves by entry_flags */
     convoy_poll_read_fn read;          /* NULL = use states */
     void *user;
 };
 
-/* convoy_poll_call.flags, convoy_sync_call.flags */
-#define CONVOY_CALL_POST_ERROR 1u /* hint: when the arguments are refused, tell the peers by an error row at once. The
-                                     row's round is finished by the next call; until the peers came, start is BUSY */
+/* Of convoy_poll_call and convoy_sync_call; each bit belongs in the word that it names. */
+#define CONVOY_CALL_POST_ERROR 1u /* hint: when the arguments are refused, tell the peers by an error row at once.
+                                     poll: no operation value answers for that row, its round is finished by the next
+                                     call, and until the peers came start is BUSY. sync: see gather_start */
 #define CONVOY_CALL_ERROR_ROW 2u  /* critical: contribute "no row, reason r"; everything but tag and votes is ignored */
 
 /* IN: what one member brings to one round. Captured when the call starts. */

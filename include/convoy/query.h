@@ -46,7 +46,8 @@ struct convoy_family_request {
 /* OUT: the answer to the request at the same position. The stride is its struct_size. */
 struct convoy_family_answer {
     const struct convoy_table_header *table; /* NULL when refused; valid while the plugin is mapped */
-    int32_t status;                          /* CONVOY_OK, UNSUPPORTED, TOO_OLD or TOO_NEW (the host's view) */
+    int32_t status;                          /* CONVOY_OK, UNSUPPORTED: no such family. TOO_OLD: the plugin is older than
+                                                the host needs; TOO_NEW: newer */
     uint16_t major;                          /* agreed version, 0.0 when refused */
     uint16_t minor;
     uint16_t plugin_major_min; /* what the plugin has */
@@ -90,7 +91,8 @@ struct convoy_plugin_info {
  * file, environment, UCX. May be called any number of times, before and after anything, in a forked child too.
  * host: borrows. plugin_out, error: written in place.
  * OK: plugin_out is filled, also when some family was refused (see each answer).
- * INVALID_ARGUMENT: NULL host or plugin_out, too few answers, too many families. TOO_OLD, TOO_NEW: the structs
+ * INVALID_ARGUMENT, for the call as a whole: NULL host or plugin_out, too few answers, too many families, a family without a
+ * name or with its lowest version above its highest. TOO_OLD, TOO_NEW: the structs
  * themselves do not fit (error text says which and where).
  * [any thread; never blocks; never allocates; any state; since 1.0]
  */

@@ -49,7 +49,10 @@ struct convoy_sync_column {
 struct convoy_sync_schema {
     uint32_t struct_size;
     uint32_t critical_flags; /* none defined */
-    const char *builtin;     /* "sglang-7", "sglang-8", or NULL for own columns */
+    const char *builtin;     /* NULL for own columns; or "sglang-7": tokens, logprob_tokens, decode_graph, extend, two_batch,
+                                mode, prefill_graph; or "sglang-8": the same and max_prefix, which is OPTIONAL. Fallbacks
+                                are 0, but 1 of decode_graph and two_batch, and 4 of mode. MAX reduces tokens,
+                                logprob_tokens, extend and max_prefix, ALL_EQUAL that ignores 4 mode, MIN the rest */
     size_t builtin_length;
     const struct convoy_sync_column *columns;
     size_t column_stride;

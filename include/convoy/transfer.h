@@ -283,7 +283,7 @@ struct convoy_transfer_table {
 
     /* Topics DUMP, STATS, PROMETHEUS, TIMELINE, TRACE. BUFFER_TOO_SMALL: see text_out->length. INVALID_ARGUMENT: another
      * topic. NO_MEMORY.
-     * [any thread; never blocks; allocates; any state; since 1.0] */
+     * [any thread; never blocks; allocates; open, closing; since 1.0] */
     int32_t (*engine_describe)(convoy_transfer_engine *engine, uint32_t topic, struct convoy_text_buffer *text_out,
                                struct convoy_error *error);
 
@@ -368,7 +368,8 @@ struct convoy_transfer_table {
                              struct convoy_transfer_result *result_out, struct convoy_error *error);
 
     /* send_start and transfer_wait in one, or accept_start and transfer_wait; the transfer stays until release when
-     * transfer_out was written: OK, and every failure after start. [any thread; blocks up to the struct's timeout_ns] */
+     * transfer_out was written: OK, and every failure after start. Both deadlines count from the start: until staged that of
+     * the stage, until the end that of the send. [any thread; blocks up to the struct's timeout_ns; since 1.0] */
     int32_t (*send)(convoy_transfer_engine *engine, const struct convoy_stage *stage, const struct convoy_send *send,
                     convoy_transfer *transfer_out, struct convoy_error *error);
     int32_t (*accept)(convoy_transfer_engine *engine, const struct convoy_load *load, convoy_transfer *transfer_out,
@@ -401,6 +402,7 @@ struct convoy_transfer_table {
                      struct convoy_transfer_answer *answer_out, struct convoy_error *error);
 
     /* Takes up to `capacity` transfers that ended since, oldest first, each once; not those that were released.
+     * A send that stages for itself has two ends: of its stage, which no call has named and nobody need release, and its own.
      * completions_out: elements lie `stride` bytes apart.
      * [any thread; never blocks; never allocates; open, closing; since 1.0] */
     int32_t (*completions)(convoy_transfer_engine *engine, struct convoy_completion *completions_out, size_t stride,
