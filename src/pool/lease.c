@@ -28,15 +28,7 @@ struct convoy_leases *convoy_leases_create(uint32_t lease_count, uint32_t refere
     }
     leases->lease_count = lease_count;
     leases->reference_count = reference_count;
-    for (uint32_t i = 0; i < lease_count; i++) {
-        leases->entries[i].next_free = i + 1 < lease_count ? i + 1 : NONE;
-        leases->entries[i].first = NONE;
-    }
-    for (uint32_t i = 0; i < reference_count; i++) {
-        leases->references[i].next = i + 1 < reference_count ? i + 1 : NONE;
-    }
-    leases->last_free = lease_count - 1;
-    leases->unused = reference_count != 0 ? 0 : NONE;
+    leases->first_free = leases->last_free = leases->unused = NONE;
     return leases;
 }
 
@@ -59,7 +51,7 @@ static convoy_lease handle_of(const struct convoy_leases *leases, uint32_t at)
 static bool is_live(const struct convoy_leases *leases, convoy_lease lease)
 {
     uint32_t at = (uint32_t)lease - 1;
-    return at < leases->lease_count && leases->entries[at].state != CONVOY_LEASE_FREE &&
+    return at < leases->lease_top && leases->entries[at].state != CONVOY_LEASE_FREE &&
            (leases->entries[at].generation == lease >> 32 || CONVOY_MUTATED(stale_handle_taken));
 }
 
@@ -111,18 +103,30 @@ static enum convoy_lease_status entry_settle(struct convoy_leases *leases, struc
     return CONVOY_LEASE_FREED;
 }
 
+/* One that was never used, else the one that was freed first; NONE: all are taken. */
+static uint32_t take_free(struct convoy_leases *leases)
+{
+    uint32_t at = leases->first_free;
+    if (leases->lease_top < leases->lease_count) {
+        at = leases->lease_top++;
+        leases->entries[at].first = NONE;
+    } else if (at != NONE) {
+        leases->first_free = leases->entries[at].next_free;
+    }
+    return at;
+}
+
 enum convoy_lease_status convoy_lease_take(struct convoy_leases *leases, const struct convoy_lease_take *take,
                                            convoy_lease *lease_out)
 {
     if (take->owner.request_length > CONVOY_REQUEST_BYTES || take->asked > take->block.bytes) {
         return CONVOY_LEASE_TOO_LARGE;
     }
-    uint32_t at = leases->first_free;
+    uint32_t at = take_free(leases);
     if (at == NONE) {
         return CONVOY_LEASE_FULL;
     }
     struct lease_entry *entry = &leases->entries[at];
-    leases->first_free = entry->next_free;
     entry->generation += !CONVOY_MUTATED(generation_kept);
     entry->state = CONVOY_LEASE_TAKEN;
     entry->end = CONVOY_LEASE_END_NONE;
@@ -229,13 +233,12 @@ enum convoy_lease_status convoy_lease_refer(struct convoy_leases *leases, convoy
         return CONVOY_LEASE_BAD_STATE;
     }
     const uint32_t *link = find_reference(leases, entry, peer, kind);
-    uint32_t at = link != NULL ? *link : leases->unused;
+    uint32_t at = link != NULL ? *link : convoy_leases_take_reference(leases);
     if (at == NONE) {
         return CONVOY_LEASE_FULL;
     }
     struct lease_reference *reference = &leases->references[at];
     if (link == NULL) {
-        leases->unused = reference->next;
         *reference = (struct lease_reference){(uint32_t)(entry - leases->entries), peer, (uint32_t)kind, 0, entry->first};
         entry->first = at;
     }
@@ -275,7 +278,7 @@ enum convoy_lease_status convoy_lease_unrefer(struct convoy_leases *leases, conv
 enum convoy_lease_status convoy_lease_drop_peer(struct convoy_leases *leases, uint32_t peer, uint32_t *cursor,
                                                 convoy_lease *lease_out, struct convoy_buddy_block *block_out)
 {
-    while (*cursor < leases->reference_count) {
+    while (*cursor < leases->reference_top) {
         const struct lease_reference *reference = &leases->references[(*cursor)++];
         if (reference->count == 0 || (reference->peer != peer && !CONVOY_MUTATED(others_dropped)) ||
             CONVOY_MUTATED(dead_reader_kept)) {
@@ -293,7 +296,7 @@ enum convoy_lease_status convoy_lease_drop_peer(struct convoy_leases *leases, ui
 
 convoy_lease convoy_lease_expired(const struct convoy_leases *leases, uint64_t now_ns, uint32_t *cursor)
 {
-    while (*cursor < leases->lease_count) {
+    while (*cursor < leases->lease_top) {
         uint32_t at = (*cursor)++;
         const struct lease_entry *entry = &leases->entries[at];
         bool may_expire = entry->state == CONVOY_LEASE_TAKEN || entry->state == CONVOY_LEASE_READY;
@@ -306,7 +309,7 @@ convoy_lease convoy_lease_expired(const struct convoy_leases *leases, uint64_t n
 
 convoy_lease convoy_lease_next(const struct convoy_leases *leases, uint32_t *cursor)
 {
-    while (*cursor < leases->lease_count) {
+    while (*cursor < leases->lease_top) {
         uint32_t at = (*cursor)++;
         if (leases->entries[at].state != CONVOY_LEASE_FREE) {
             return handle_of(leases, at);
@@ -339,7 +342,8 @@ bool convoy_lease_look(const struct convoy_leases *leases, convoy_lease lease, s
 void convoy_lease_figures(const struct convoy_leases *leases, struct convoy_lease_figures *figures_out)
 {
     struct convoy_lease_figures figures = {.stale = leases->stale};
-    for (uint32_t i = 0; i < leases->lease_count; i++) {
+    figures.counts[CONVOY_LEASE_FREE] = leases->lease_count - leases->lease_top;
+    for (uint32_t i = 0; i < leases->lease_top; i++) {
         const struct lease_entry *entry = &leases->entries[i];
         figures.counts[entry->state]++;
         figures.bytes[entry->state] += entry->state != CONVOY_LEASE_FREE ? entry->block.bytes : 0;

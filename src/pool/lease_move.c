@@ -64,7 +64,7 @@ static void save_one(struct convoy_bundle_writer *writer, uint16_t tag, const st
 void convoy_leases_save(const struct convoy_leases *leases, struct convoy_bundle_writer *writer)
 {
     convoy_bundle_put_fields(writer, &table_shape, leases);
-    for (uint32_t i = 0; i < leases->lease_count; i++) {
+    for (uint32_t i = 0; i < leases->lease_top; i++) {
         const struct lease_entry *entry = &leases->entries[i];
         struct entry_fields fields = {.index = i, .entry = {.generation = entry->generation}};
         if (entry->state != CONVOY_LEASE_FREE) {
@@ -74,7 +74,7 @@ void convoy_leases_save(const struct convoy_leases *leases, struct convoy_bundle
             save_one(writer, ITEM_ENTRY, &entry_shape, &fields);
         }
     }
-    for (uint32_t i = 0; i < leases->reference_count; i++) {
+    for (uint32_t i = 0; i < leases->reference_top; i++) {
         if (leases->references[i].count != 0) {
             save_one(writer, ITEM_REFERENCE, &reference_shape, &leases->references[i]);
         }
@@ -110,6 +110,9 @@ static int32_t restore_entry(struct convoy_leases *leases, const struct convoy_b
         return convoy_error_set(error, CONVOY_MALFORMED, "lease %u of %u cannot be", fields.index, leases->lease_count);
     }
     leases->entries[fields.index] = fields.entry;
+    while (leases->lease_top <= fields.index) { /* those before it, too, are no longer such that were never used */
+        leases->entries[leases->lease_top++].first = CONVOY_LEASE_NO_ENTRY;
+    }
     leases->entries[fields.index].first = CONVOY_LEASE_NO_ENTRY;
     return CONVOY_OK;
 }
@@ -122,14 +125,13 @@ static int32_t restore_reference(struct convoy_leases *leases, const struct conv
     if (status != CONVOY_OK) {
         return status;
     }
-    uint32_t at = leases->unused;
+    uint32_t at = convoy_leases_take_reference(leases);
     struct lease_entry *entry = given.entry < leases->lease_count ? &leases->entries[given.entry] : NULL;
     if (at == CONVOY_LEASE_NO_ENTRY || entry == NULL || entry->state == CONVOY_LEASE_FREE ||
         given.kind >= CONVOY_REFERENCE_KINDS || given.count == 0 || given.count > UINT32_MAX - entry->references[given.kind]) {
         return convoy_error_set(error, CONVOY_MALFORMED, "a reference to lease %u of %u cannot be", given.entry,
                                 leases->lease_count);
     }
-    leases->unused = leases->references[at].next;
     given.next = entry->first;
     leases->references[at] = given;
     entry->first = at;
@@ -141,7 +143,7 @@ static int32_t restore_reference(struct convoy_leases *leases, const struct conv
 static void link_free(struct convoy_leases *leases)
 {
     leases->first_free = leases->last_free = CONVOY_LEASE_NO_ENTRY;
-    for (uint32_t i = 0; i < leases->lease_count; i++) {
+    for (uint32_t i = 0; i < leases->lease_top; i++) {
         struct lease_entry *entry = &leases->entries[i];
         if (entry->state != CONVOY_LEASE_FREE) {
             continue;

@@ -36,6 +36,8 @@ struct lease_reference {
 struct convoy_leases {
     uint32_t lease_count;
     uint32_t reference_count;
+    uint32_t lease_top;     /* from here on no entry was ever used, and nothing of it was ever touched; */
+    uint32_t reference_top; /* the same */
     uint32_t first_free;
     uint32_t last_free; /* entries are used again as late as possible, so that generations last */
     uint32_t unused;
@@ -43,5 +45,16 @@ struct convoy_leases {
     struct lease_entry *entries;
     struct lease_reference *references;
 };
+
+/* A place for one more reference; NO_ENTRY: there is none. */
+static inline uint32_t convoy_leases_take_reference(struct convoy_leases *leases)
+{
+    uint32_t at = leases->unused;
+    if (at != CONVOY_LEASE_NO_ENTRY) {
+        leases->unused = leases->references[at].next;
+        return at;
+    }
+    return leases->reference_top < leases->reference_count ? leases->reference_top++ : CONVOY_LEASE_NO_ENTRY;
+}
 
 #endif

@@ -225,7 +225,7 @@ void convoy_xfer_device_unpin(struct convoy_xfer *engine)
 /* What a lost copy may still touch stays where it is. */
 static void leave_lost(struct convoy_xfer *engine)
 {
-    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_count; i++) {
+    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_top; i++) {
         struct convoy_view *view = engine->entries[i].device.is_lost ? engine->entries[i].view : NULL;
         if (view != NULL) {
             view->pool = NULL;

@@ -110,11 +110,7 @@ int32_t convoy_xfer_tables(struct convoy_xfer *engine, struct convoy_error *erro
                                 engine->options.peer_max);
     }
     engine->entry_count = count;
-    for (uint32_t i = 0; i < count; i++) {
-        engine->entries[i].index = i;
-        engine->entries[i].next = i + 1 < count ? i + 1 : CONVOY_XFER_NOBODY;
-    }
-    engine->free_first = 0;
+    engine->free_first = CONVOY_XFER_NOBODY;
     return CONVOY_OK;
 }
 
@@ -223,7 +219,7 @@ void convoy_xfer_free(struct convoy_xfer *engine)
     for (uint32_t i = 0; engine->peers != NULL && i < engine->peer_top; i++) {
         convoy_xfer_peer_close(&engine->peers[i]);
     }
-    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_count; i++) {
+    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_top; i++) {
         convoy_memory_free(engine->entries[i].room);
         convoy_manifest_room_free(&engine->entries[i].manifest_room);
         convoy_memory_free(engine->entries[i].pieces);
@@ -452,7 +448,7 @@ void convoy_xfer_destroy(struct convoy_xfer *engine)
 {
     convoy_xfer_threads_stop(engine);
     convoy_far_close(engine);
-    for (uint32_t i = 0; i < engine->entry_count; i++) { /* views of released loads, manifests of lent stages */
+    for (uint32_t i = 0; i < engine->entry_top; i++) { /* views of released loads, manifests of lent stages */
         convoy_xfer_entry_drop(engine, &engine->entries[i]);
     }
     convoy_xfer_free(engine);

@@ -24,7 +24,7 @@ struct convoy_xfer_entry *convoy_xfer_entry_find(struct convoy_xfer *engine, con
                                                  struct convoy_error *error)
 {
     uint32_t number = (uint32_t)transfer;
-    struct convoy_xfer_entry *entry = number - 1 < engine->entry_count ? &engine->entries[number - 1] : NULL;
+    struct convoy_xfer_entry *entry = number - 1 < engine->entry_top ? &engine->entries[number - 1] : NULL;
     if (entry == NULL || entry->kind == CONVOY_XFER_NONE || entry->generation != transfer >> 32) {
         (void)convoy_error_set(error, CONVOY_CLOSED, "transfer 0x%" PRIx64 " was released, or never was one", transfer);
         return NULL;
@@ -116,16 +116,31 @@ static void unlink_active(struct convoy_xfer *engine, struct convoy_xfer_entry *
     }
 }
 
+/* The one that was freed last, else one that was never used: a table that is larger than what is used of it costs nothing. */
+static struct convoy_xfer_entry *take_free(struct convoy_xfer *engine)
+{
+    uint32_t index = engine->free_first;
+    if (index != CONVOY_XFER_NOBODY) {
+        engine->free_first = engine->entries[index].next;
+        return &engine->entries[index];
+    }
+    if (engine->entry_top == engine->entry_count) {
+        return NULL;
+    }
+    index = engine->entry_top++;
+    engine->entries[index].index = index;
+    return &engine->entries[index];
+}
+
 struct convoy_xfer_entry *convoy_xfer_entry_new(struct convoy_xfer *engine, enum convoy_xfer_kind kind,
                                                 struct convoy_error *error)
 {
-    if (engine->free_first == CONVOY_XFER_NOBODY) {
+    struct convoy_xfer_entry *entry = take_free(engine);
+    if (entry == NULL) {
         (void)convoy_error_set(error, CONVOY_LIMIT, "%u transfers are not released, allowed are %u: option transfer_max",
                                engine->used_count, engine->entry_count);
         return NULL;
     }
-    struct convoy_xfer_entry *entry = &engine->entries[engine->free_first];
-    engine->free_first = entry->next;
     engine->used_count++;
     reset(entry);
     entry->kind = kind;

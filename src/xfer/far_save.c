@@ -274,7 +274,7 @@ static int32_t restore_whole(struct convoy_xfer *engine, const struct convoy_bun
     if (status != CONVOY_OK) {
         return status;
     }
-    struct convoy_xfer_entry *entry = fields.entry - 1 < engine->entry_count ? &engine->entries[fields.entry - 1] : NULL;
+    struct convoy_xfer_entry *entry = fields.entry - 1 < engine->entry_top ? &engine->entries[fields.entry - 1] : NULL;
     if (entry == NULL || entry->landing != PENDING || parts.bytes[0].bytes != entry->note_bytes) {
         return malformed("load", fields.entry, error);
     }

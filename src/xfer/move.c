@@ -218,7 +218,7 @@ static void leave_entry(struct convoy_xfer_entry *entry, bool is_handed)
 
 static void leave_all(struct convoy_xfer *engine, bool is_handed)
 {
-    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_count; i++) {
+    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_top; i++) {
         if (engine->entries[i].kind != CONVOY_XFER_NONE) {
             leave_entry(&engine->entries[i], is_handed);
         }

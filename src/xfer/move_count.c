@@ -53,7 +53,7 @@ void convoy_xfer_count(struct convoy_xfer *engine, struct convoy_xfer_holdings *
     struct convoy_xfer_views views;
     *holdings_out = (struct convoy_xfer_holdings){.threads = (uint32_t)engine->has_threads + engine->has_copier};
     convoy_xfer_lock(engine);
-    for (uint32_t i = 0; i < engine->entry_count; i++) {
+    for (uint32_t i = 0; i < engine->entry_top; i++) {
         const struct convoy_xfer_entry *entry = &engine->entries[i];
         holdings_out->transfers += entry->kind != CONVOY_XFER_NONE && !entry->is_hidden && !entry->is_released;
     }

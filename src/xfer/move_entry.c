@@ -216,7 +216,7 @@ void convoy_xfer_save_entries(const struct convoy_xfer_saving *saving)
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY; at = engine->entries[at].next) {
         save_entry(saving, &engine->entries[at], fields);
     }
-    for (uint32_t i = 0; i < engine->entry_count; i++) {
+    for (uint32_t i = 0; i < engine->entry_top; i++) {
         if (engine->entries[i].kind == CONVOY_XFER_NONE && engine->entries[i].generation != 0) {
             save_entry(saving, &engine->entries[i], fields);
         }
@@ -367,6 +367,7 @@ static void place(struct convoy_xfer_restoring *restoring, struct entry_in *in)
     struct convoy_xfer_entry *entry = &engine->entries[in->fields.index];
     memcpy(entry, &in->fields.entry, sizeof *entry);
     entry->index = in->fields.index;
+    engine->entry_top = engine->entry_top > entry->index ? engine->entry_top : entry->index + 1;
     entry->kind = (enum convoy_xfer_kind)in->fields.kind;
     entry->request[entry->request_length] = '\0'; /* one without a name may have that of the one before it behind this */
     entry->error.struct_size = (uint32_t)sizeof entry->error;
@@ -433,7 +434,7 @@ int32_t convoy_xfer_restore_entry(struct convoy_xfer_restoring *restoring, const
 static struct convoy_xfer_entry *listed(struct convoy_xfer *engine, const struct convoy_bundle_item *item)
 {
     uint64_t index = item->bytes == 8 ? convoy_bundle_u64(item) : UINT64_MAX;
-    return index < engine->entry_count && engine->entries[index].kind != CONVOY_XFER_NONE ? &engine->entries[index] : NULL;
+    return index < engine->entry_top && engine->entries[index].kind != CONVOY_XFER_NONE ? &engine->entries[index] : NULL;
 }
 
 int32_t convoy_xfer_restore_jobs(struct convoy_xfer_restoring *restoring, const struct convoy_bundle_item *item,
@@ -470,7 +471,7 @@ int32_t convoy_xfer_restore_links(struct convoy_xfer_restoring *restoring, struc
 {
     struct convoy_xfer *engine = restoring->engine;
     engine->free_first = CONVOY_XFER_NOBODY;
-    for (uint32_t i = engine->entry_count; i-- > 0;) {
+    for (uint32_t i = engine->entry_top; i-- > 0;) {
         struct convoy_xfer_entry *entry = &engine->entries[i];
         entry->index = i;
         if (entry->kind == CONVOY_XFER_NONE) {
@@ -479,7 +480,7 @@ int32_t convoy_xfer_restore_links(struct convoy_xfer_restoring *restoring, struc
             continue;
         }
         bool has_source = entry->source != CONVOY_XFER_NOBODY;
-        if ((has_source && (entry->source >= engine->entry_count || entry->source == i ||
+        if ((has_source && (entry->source >= engine->entry_top || entry->source == i ||
                             engine->entries[entry->source].kind == CONVOY_XFER_NONE)) ||
             (!has_source && entry->kind == CONVOY_XFER_SEND)) {
             return convoy_error_set(error, CONVOY_MALFORMED, "transfer %u is of transfer %u, which there is not", i,

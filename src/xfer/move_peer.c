@@ -121,7 +121,7 @@ int32_t convoy_xfer_views_gather(const struct convoy_xfer *engine, struct convoy
             is_there = gather(views_out, view) && is_there;
         }
     }
-    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_count; i++) {
+    for (uint32_t i = 0; engine->entries != NULL && i < engine->entry_top; i++) {
         bool is_used = engine->entries[i].kind != CONVOY_XFER_NONE;
         is_there = gather(views_out, is_used ? engine->entries[i].view : NULL) && is_there;
     }

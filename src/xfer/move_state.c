@@ -332,7 +332,7 @@ static void undo(struct convoy_xfer_restoring *restoring)
     for (uint32_t i = 0; i < engine->peer_top; i++) {
         engine->peers[i].view = NULL;
     }
-    for (uint32_t i = 0; i < engine->entry_count; i++) {
+    for (uint32_t i = 0; i < engine->entry_top; i++) {
         engine->entries[i].view = NULL;
     }
     for (uint32_t i = 0; i < restoring->views.count; i++) {

@@ -192,6 +192,7 @@ struct convoy_xfer {
 
     struct convoy_xfer_entry *entries;
     uint32_t entry_count; /* of the table */
+    uint32_t entry_top;   /* from here on none was ever used, and nothing of it was ever touched */
     uint32_t used_count;
     uint32_t free_first; /* list by next; last freed, first used: its memory is warm */
     uint32_t active_first;

@@ -248,7 +248,7 @@ static int32_t judge_refusal(struct convoy_xfer *engine, const struct convoy_res
 {
     bool is_never = status == CONVOY_CLOSED || reserve->count > engine->entry_count;
     if (status == CONVOY_LIMIT) {
-        is_never = is_never || engine->free_first != CONVOY_XFER_NOBODY;
+        is_never = is_never || engine->used_count < engine->entry_count;
     } else if (status == CONVOY_POOL_EXHAUSTED &&
                convoy_pool_fits(engine->pool, reserve->bytes, reserve->count, NULL) == CONVOY_LIMIT) {
         is_never = true;
