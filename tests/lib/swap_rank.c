@@ -284,9 +284,17 @@ static uint32_t due_step(const struct swap_rank *self, uint32_t number)
     return (number + 1) * period + shift;
 }
 
+static uint64_t thread_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * CONVOY_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
 static void *swapper_main(void *user)
 {
     struct swap_rank *self = user;
+    (void)pthread_setname_np(pthread_self(), "swapper");
     for (uint32_t number = 0; number < self->plan->swaps; number++) {
         struct convoy_swap_result *result = &self->shared->results[self->rank->index][number];
         struct convoy_error error = {.struct_size = sizeof error};
@@ -294,7 +302,9 @@ static void *swapper_main(void *user)
             (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
         }
         atomic_store(&self->swap, number + 1);
+        uint64_t cpu_ns = thread_ns();
         EXPECT_OK(convoy_loader_swap(self->loader, self->plan->builds[(number + 1) % 2], CALL_NS, result, &error), &error);
+        self->shared->cpu_ns[self->rank->index][number] = thread_ns() - cpu_ns;
         atomic_store(&self->swap, 0);
         self->shared->swaps[self->rank->index]++;
     }
