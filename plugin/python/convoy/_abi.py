@@ -792,13 +792,13 @@ class Moved(Structure):
 class MovedObject(Structure):
     """struct convoy_moved_object, 24 bytes."""
 
-    from: int
+    from_: int
     to: int
     kind: int
     reserved: int
 
     _fields_ = [
-        ("from", c_uint64),
+        ("from_", c_uint64),
         ("to", c_uint64),
         ("kind", c_uint32),
         ("reserved", c_uint32),
