@@ -23,11 +23,12 @@ from convoy.errors import (
     TooNew, TooOld, Truncated, Unauthenticated, UnknownMessage, Unreachable, Unsupported, VersionMismatch,
 )
 from convoy.group import Group, GroupInfo, Reopened
-from convoy.library import Plugin, PluginInfo, Swapped, load
+from convoy.library import Plugin, PluginInfo, load
 from convoy.poll import PollFaults, PollList, PollResult, Stamp, reduce_two_level
 from convoy.reports import MemberReport, Report
 from convoy.sync import Column, GatherResult
 from convoy.transfer import Engine
+from convoy._swap import Swapped
 from convoy._version import VERSION
 
 __version__ = VERSION
