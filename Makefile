@@ -22,16 +22,16 @@ RUN_ARGS ?=
 
 CORE_SOURCES := bundle copy copy_choice cpu error fault latency log memory negotiate settings status utf8
 NET_SOURCES := auth bootstrap bulk bulk_describe bulk_notice bulk_peer bulk_pump bulk_receive bulk_rma bulk_send bulk_stream bulk_wire dial fd_channel frame gather handshake hello host_map interfaces lanes link link_connect link_describe link_lanes link_pieces link_queue link_rma link_send listener listener_port liveness local local_join local_roll local_serve local_socket message rendezvous roster runtime shared_file star_client star_loop star_server ucx ucx_config ucx_describe ucx_guard ucx_library ucx_resources
-ROUND_SOURCES := call_log call_log_json collect degrade dump engine fingerprint finish operation partial quick remote remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal seat segment stall stats stats_prometheus wait
-POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll positional \
+ROUND_SOURCES := call_log call_log_json collect degrade dump engine engine_move engine_restore fingerprint finish operation partial quick remote remote_move remote_peers remote_promise remote_reopen remote_round remote_status remote_wire reopen report report_text schedule seal seat segment stall stats stats_prometheus wait
+POLL_SOURCES := alike capture check consensus contribute decided gate inject keyed order outcome payload poll poll_last poll_move positional \
                 quick quick_keyed result states_wide table two_level
-SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync
+SYNC_SOURCES := alone deliver derive gather grid intake mask padding placement quick row schema sync sync_move
 POOL_SOURCES := buddy lease part pool renew
 DEVICE_SOURCES := cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
 XFER_SOURCES := calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine engine_options entries extents far far_connect far_land far_open far_outbox far_push far_put far_raw far_rma hear introduce landing load load_start look near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage stage_manifest state stats stats_prometheus view window
-PLUGIN_SOURCES := build_id context describe engine_move group group_close group_move group_open group_options handle manifest move query record record_sync report_in sized table_core table_move table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
+PLUGIN_SOURCES := build_id context describe engine_move group group_close group_move group_open group_options group_state handle manifest move query record record_move record_sync report_in sized table_core table_move table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
 CLI_SOURCES := arrival arrival_write board crew doctor doctor_device doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_phases perf_transfer_report perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_swap pipeline_trace pipeline_work place plain_host plan progress rank replay report report_swap run run_check run_fault run_log run_options run_swap safetensors safetensors_compare safetensors_parse safetensors_write scheduler serving_host swapper tensor_fields tensors_default trace transfer_host two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
@@ -163,6 +163,16 @@ $(BIN)/libconvoy.so.1: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o plugin/convoy.map $(
 	$(OBJ)/stamp $@.new
 	mv $@.new $@
 
+# The same code with another build id: what tests move to and from.
+SECOND_BUILD := $(TEST_BIN)/abi/plugins/libconvoy_b.so
+$(SECOND_BUILD): $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o plugin/convoy.map $(OBJ)/stamp
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libconvoy.so.1 -Wl,--version-script=plugin/convoy.map -Wl,--exclude-libs,ALL \
+	    $(LINK_UNDEFINED) -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--build-id=0x5ec0d5ec0d5ec0d5ec0d5ec0d5ec0d5ec0d5ec0d \
+	    $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@.new
+	$(OBJ)/stamp $@.new
+	mv $@.new $@
+
 $(OBJ)/stamp: $(OBJ)/src/load/stamp.o $(LOAD_OBJECTS) $(CORE_OBJECTS)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) $(SYSTEM_LIBS) -o $@
 
@@ -255,6 +265,9 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
+MOVE_TESTS := move_groups
+$(MOVE_TESTS:%=$(TEST_BIN)/integration/test_%): $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
+INTEGRATION_TESTS += $(MOVE_TESTS)
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
 INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
@@ -264,6 +277,9 @@ $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocatio
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
+HANDLE_TESTS += move_damaged move_states
+$(TEST_BIN)/abi/test_move_damaged $(TEST_BIN)/abi/test_move_states: $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
+$(TEST_BIN)/abi/test_move_damaged: $(OBJ)/tests/abi/hygiene.o
 ABI_TESTS += $(HANDLE_TESTS)
 $(HANDLE_TESTS:%=$(TEST_BIN)/abi/test_%): $(OBJ)/tests/abi/calls.o $(OBJ)/tests/abi/pair.o
 $(TEST_BIN)/abi/test_arguments $(TEST_BIN)/abi/test_structs: $(OBJ)/tests/abi/guarded.o $(OBJ)/tests/abi/struct_cases.o $(OBJ)/tests/abi/struct_engines.o

@@ -14,7 +14,7 @@ static void describe_refresh(struct convoy_group *group)
 {
     convoy_group_settle(group);
     (void)pthread_mutex_lock(&group->lock);
-    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN && group->engine != NULL && group->record.stats != NULL) {
+    if (convoy_group_has_engine(group) && group->record.stats != NULL) {
         const struct convoy_engine_counters *counters = convoy_engine_counters(group->engine);
         _Atomic uint64_t *events = group->record.stats->events;
         atomic_store(&events[CONVOY_EVENT_MEMBER_LOST], atomic_load(&counters->members_lost));
@@ -99,7 +99,7 @@ static int32_t describe_context_stats(struct convoy_context *context, uint32_t t
 int32_t convoy_context_describe(convoy_context *context, uint32_t topic, struct convoy_text_buffer *text_out,
                                 struct convoy_error *error)
 {
-    int32_t status = convoy_context_check(context, error);
+    int32_t status = convoy_context_check_look(context, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -127,14 +127,15 @@ static json_t *describe_dump(struct convoy_group *group)
 {
     json_t *out = NULL;
     (void)pthread_mutex_lock(&group->lock);
-    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN && group->engine != NULL) {
+    if (convoy_group_has_engine(group)) {
         out = convoy_engine_dump(group->engine);
     }
     (void)pthread_mutex_unlock(&group->lock);
     if (out != NULL) {
         return out;
     }
-    static const char *const phases[] = {"opening", "open", "failed", "closing", "closed"};
+    static const char *const phases[] = {"opening", "open",   "failed", "closing",
+                                         "closed",  "halted", "frozen", "moved"};
     return json_pack("{s:s%, s:s}", "group", group->options.name, group->options.name_length, "state",
                      phases[atomic_load(&group->phase)]);
 }
@@ -151,7 +152,8 @@ static json_t *describe_call_log(struct convoy_group *group)
 int32_t convoy_group_describe(convoy_group *group, uint32_t topic, struct convoy_text_buffer *text_out,
                               struct convoy_error *error)
 {
-    if (group == NULL || convoy_handle_is_forked(group->alive)) {
+    if (group == NULL || convoy_handle_is_forked(group->alive) ||
+        atomic_load(&group->phase) == CONVOY_PHASE_RETIRED) {
         return convoy_group_refuse(group, error);
     }
     if (topic == CONVOY_TOPIC_DUMP) {

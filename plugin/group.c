@@ -7,13 +7,19 @@
 #include "sized.h"
 #include "text.h"
 
-/* OK when the handle may be looked at from any thread; every phase is fine. */
+/* OK when the handle may be looked at from any thread; every phase but the last of a move is fine. */
 static int32_t group_check_look(const struct convoy_group *group, struct convoy_error *error)
 {
     if (group == NULL || convoy_handle_is_forked(group->alive)) {
         return convoy_group_refuse((struct convoy_group *)(uintptr_t)group, error);
     }
     return CONVOY_OK;
+}
+
+/* Under the lock: a group that another build has is to be asked about there. */
+static int32_t group_check_here(struct convoy_group *group, struct convoy_error *error)
+{
+    return atomic_load(&group->phase) == CONVOY_PHASE_RETIRED ? convoy_group_refuse(group, error) : CONVOY_OK;
 }
 
 int32_t convoy_group_cancel(convoy_group *group, const char *reason, size_t reason_length, struct convoy_error *error)
@@ -27,9 +33,10 @@ int32_t convoy_group_cancel(convoy_group *group, const char *reason, size_t reas
     }
     (void)pthread_mutex_lock(&group->lock);
     uint32_t phase = atomic_load(&group->phase);
-    if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
+    if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED || phase == CONVOY_PHASE_FROZEN ||
+        phase == CONVOY_PHASE_RETIRED) {
         status = convoy_group_refuse(group, error);
-    } else if (phase == CONVOY_PHASE_OPEN && group->engine != NULL) {
+    } else if (convoy_group_has_engine(group)) {
         convoy_poll_cancel(group->poll, reason, reason_length);
         convoy_stats_event(group->record.stats, CONVOY_EVENT_CANCEL);
     } else if (group->bootstrap != NULL) {
@@ -67,7 +74,7 @@ int32_t convoy_group_reopen(convoy_group *group, uint64_t timeout_ns, struct con
 
 int32_t convoy_group_abandon(convoy_group *group, convoy_operation operation, struct convoy_error *error)
 {
-    int32_t status = convoy_group_enter(group, error);
+    int32_t status = convoy_group_enter_open(group, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -97,10 +104,14 @@ int32_t convoy_group_report(convoy_group *group, struct convoy_report *report_ou
         return status;
     }
     (void)pthread_mutex_lock(&group->lock);
-    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN && group->engine != NULL) {
+    status = group_check_here(group, error);
+    if (convoy_group_has_engine(group)) {
         convoy_engine_report(group->engine, &report);
     }
     (void)pthread_mutex_unlock(&group->lock);
+    if (status != CONVOY_OK) {
+        return status;
+    }
     convoy_sized_out_end(report_out, &CONVOY_SHAPE(report), &report);
     return CONVOY_OK;
 }
@@ -118,6 +129,9 @@ static uint32_t group_phase_state(const struct convoy_group *group)
     case CONVOY_PHASE_CLOSED:
         return CONVOY_GROUP_CLOSED;
     case CONVOY_PHASE_OPEN:
+    case CONVOY_PHASE_HALTED:
+    case CONVOY_PHASE_FROZEN:
+    case CONVOY_PHASE_RETIRED:
         break;
     }
     return CONVOY_GROUP_READY;
@@ -141,13 +155,17 @@ int32_t convoy_group_info(convoy_group *group, struct convoy_group_info *info_ou
         return status;
     }
     (void)pthread_mutex_lock(&group->lock);
-    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN && group->engine != NULL) {
+    status = group_check_here(group, error);
+    if (convoy_group_has_engine(group)) {
         convoy_engine_info(group->engine, &info);
     } else {
         info = group->last;
         info.state = group_phase_state(group);
     }
     (void)pthread_mutex_unlock(&group->lock);
+    if (status != CONVOY_OK) {
+        return status;
+    }
     convoy_sized_out_end(info_out, &CONVOY_SHAPE(group_info), &info);
     return CONVOY_OK;
 }

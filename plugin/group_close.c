@@ -81,8 +81,9 @@ int32_t convoy_group_shut(struct convoy_group *group, uint64_t timeout_ns, struc
 {
     uint64_t deadline = convoy_deadline_after(convoy_now_ns(), timeout_ns);
     (void)pthread_mutex_lock(&group->lock);
-    bool is_closed = atomic_load(&group->phase) == CONVOY_PHASE_CLOSED;
-    if (atomic_load(&group->phase) == CONVOY_PHASE_OPEN) {
+    uint32_t phase = atomic_load(&group->phase);
+    bool is_closed = phase == CONVOY_PHASE_CLOSED || phase == CONVOY_PHASE_RETIRED; /* it is another build's to close */
+    if (convoy_group_has_engine(group)) {
         convoy_group_keep_info(group);
     }
     if (!is_closed) {
@@ -110,6 +111,9 @@ int32_t convoy_group_close(convoy_group *group, uint64_t timeout_ns, struct conv
     struct convoy_runtime *runtime = group->context->runtime;
     if (runtime == NULL) {
         return CONVOY_OK; /* debug build: with its context */
+    }
+    if (atomic_load(&group->phase) == CONVOY_PHASE_FROZEN) {
+        return convoy_group_refuse(group, error); /* closed here, it would still be open there */
     }
     uint64_t timeout = timeout_ns != 0 ? timeout_ns : runtime->settings.close_timeout_ms * CONVOY_NS_PER_MS;
     int32_t status = convoy_group_shut(group, timeout, error);

@@ -52,7 +52,7 @@ done:
     return status;
 }
 
-static int32_t group_open_families(struct convoy_group *group, const struct convoy_grid *grid,
+int32_t convoy_group_open_families(struct convoy_group *group, const struct convoy_grid *grid,
                                    struct convoy_error *error)
 {
     const struct convoy_poll_options poll_options = {
@@ -81,6 +81,13 @@ static int32_t group_open_families(struct convoy_group *group, const struct conv
     return convoy_sync_open(&options, &group->sync, error);
 }
 
+size_t convoy_group_partial_bytes_max(const struct convoy_group *group, const struct convoy_grid *grid)
+{
+    size_t poll_bytes = convoy_poll_partial_bytes_max(group->options.blob_bytes_max);
+    size_t sync_bytes = grid->own.count != 0 ? convoy_gather_partial_bytes_max(grid) : 0;
+    return poll_bytes > sync_bytes ? poll_bytes : sync_bytes;
+}
+
 static int32_t group_open_engine(struct convoy_group *group, const struct convoy_agreement *agreement,
                                  struct convoy_error *error)
 {
@@ -90,20 +97,18 @@ static int32_t group_open_engine(struct convoy_group *group, const struct convoy
     }
     int32_t status = group_agree_rows(group, grid, error);
     if (status == CONVOY_OK) {
-        size_t poll_bytes = convoy_poll_partial_bytes_max(group->options.blob_bytes_max);
-        size_t sync_bytes = grid->own.count != 0 ? convoy_gather_partial_bytes_max(grid) : 0;
         const struct convoy_engine_options options = {
             .runtime = group->context->runtime,
             .group = &group->options,
             .agreement = *agreement,
-            .partial_bytes_max = poll_bytes > sync_bytes ? poll_bytes : sync_bytes,
+            .partial_bytes_max = convoy_group_partial_bytes_max(group, grid),
         };
         status = convoy_engine_open(&options, group->bootstrap, group->open_deadline_ns, &group->engine, error);
         group->record.waited = group->engine != NULL ? convoy_engine_waited(group->engine) : NULL;
         group->record.summary = group->engine != NULL ? convoy_engine_summary(group->engine) : NULL;
     }
     if (status == CONVOY_OK) {
-        status = group_open_families(group, grid, error);
+        status = convoy_group_open_families(group, grid, error);
     }
     convoy_memory_free(grid);
     return status;
@@ -211,6 +216,23 @@ static void *group_open_main(void *argument)
     return NULL;
 }
 
+struct convoy_group *convoy_group_new(struct convoy_context *context)
+{
+    struct convoy_group *group = convoy_memory_aligned(CONVOY_LINE_BYTES, sizeof *group);
+    if (group == NULL) {
+        return NULL;
+    }
+    group->context = context;
+    group->alive = context->alive;
+    (void)pthread_mutex_init(&group->lock, NULL);
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&group->opened, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    return group;
+}
+
 static int32_t group_create(struct convoy_context *context, const struct convoy_group_options *options,
                             struct convoy_group **group_out, struct convoy_error *error)
 {
@@ -221,18 +243,10 @@ static int32_t group_create(struct convoy_context *context, const struct convoy_
     if (status != CONVOY_OK) {
         return status;
     }
-    struct convoy_group *group = convoy_memory_aligned(CONVOY_LINE_BYTES, sizeof *group);
+    struct convoy_group *group = convoy_group_new(context);
     if (group == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a group");
     }
-    group->context = context;
-    group->alive = context->alive;
-    (void)pthread_mutex_init(&group->lock, NULL);
-    pthread_condattr_t monotonic;
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&group->opened, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
     status = convoy_group_options_load(group, options, error);
     if (status == CONVOY_OK) { /* before the open starts, so that describe finds it in every state */
         status = convoy_record_open(&group->record, group->options.call_log_entries, error);
@@ -254,7 +268,8 @@ void convoy_group_free(struct convoy_group *group)
 {
     convoy_group_options_fini(&group->options);
 #ifdef CONVOY_DEBUG
-    if (atomic_load(&group->phase) == CONVOY_PHASE_CLOSED) { /* its handle stays, to say so; with the counters */
+    uint32_t phase = atomic_load(&group->phase);
+    if (phase == CONVOY_PHASE_CLOSED || phase == CONVOY_PHASE_RETIRED) { /* its handle stays, to say so; with the counters */
         group->options.name = "of a closed context";
         group->options.name_length = strlen(group->options.name);
         return;
@@ -366,6 +381,14 @@ static int32_t group_open_result_locked(struct convoy_group *group, struct convo
     return group->open_status == CONVOY_OK ? CONVOY_OK : convoy_error_copy(error, &group->open_error);
 }
 
+/* There is nothing to wait for in this group any more. */
+static bool group_open_is_over(const struct convoy_group *group)
+{
+    uint32_t phase = atomic_load(&group->phase);
+    return phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED || phase == CONVOY_PHASE_FROZEN ||
+           phase == CONVOY_PHASE_RETIRED;
+}
+
 /* Enters group_open_test or _wait. The count first, so that a close sees this call or this call the close. */
 static int32_t group_open_look_enter(struct convoy_group *group, struct convoy_error *error)
 {
@@ -373,9 +396,8 @@ static int32_t group_open_look_enter(struct convoy_group *group, struct convoy_e
         return convoy_group_refuse(group, error);
     }
     (void)atomic_fetch_add(&group->opening, 1);
-    uint32_t phase = atomic_load(&group->phase);
     int32_t status = CONVOY_OK;
-    if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
+    if (group_open_is_over(group)) {
         status = convoy_group_refuse(group, error);
     } else if (!convoy_debug_take(&group->opener)) {
         status = convoy_error_set(error, CONVOY_BUSY, "group %.*s: two calls of group_open_test or _wait at once",
@@ -390,8 +412,7 @@ static int32_t group_open_look_enter(struct convoy_group *group, struct convoy_e
 /* A close that came meanwhile is what there is to say. */
 static int32_t group_open_look_leave(struct convoy_group *group, int32_t status, struct convoy_error *error)
 {
-    uint32_t phase = atomic_load(&group->phase);
-    if (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED) {
+    if (group_open_is_over(group)) {
         status = convoy_group_refuse(group, error);
     }
     convoy_log_flush(&group->context->runtime->log);

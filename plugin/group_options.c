@@ -279,6 +279,40 @@ int32_t convoy_group_options_load(struct convoy_group *group, const struct convo
     return options_load_parts(group, error);
 }
 
+/* Statuses of what the host would have given, as what they are of a state. */
+static int32_t options_as_state(int32_t status, struct convoy_error *error)
+{
+    int32_t as = status == CONVOY_INVALID_ARGUMENT || status == CONVOY_LIMIT ? CONVOY_MALFORMED
+                 : status == CONVOY_UNSUPPORTED                              ? CONVOY_TOO_NEW
+                                                                             : status;
+    if (as != status && error != NULL) {
+        error->status = as;
+    }
+    return as;
+}
+
+int32_t convoy_group_options_adopt(struct convoy_group *group, const struct convoy_group_options *given,
+                                   struct convoy_error *error)
+{
+    int32_t status = options_check_names(given, error);
+    status = status == CONVOY_OK ? options_check_numbers(given, error) : status;
+    status = status == CONVOY_OK ? options_check_members(given, error) : status;
+    if (status != CONVOY_OK) {
+        return options_as_state(status, error);
+    }
+    group->options = *given;
+    group->options.poll_faults = NULL;
+    status = options_copy_pointers(group, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    options_defaults(group);
+    group->options.poll_faults = given->poll_faults;
+    status = options_load_faults(group, error);
+    status = status == CONVOY_OK ? options_load_rows(group, error) : status;
+    return options_as_state(status, error);
+}
+
 void convoy_group_options_fini(struct convoy_group_options *options)
 {
     if (options->poll_faults != NULL) {

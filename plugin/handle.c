@@ -18,7 +18,7 @@ bool convoy_handle_is_forked(const _Atomic uint32_t *alive)
     return word != CONVOY_ALIVE_HERE && word != (CONVOY_ALIVE_ASK | (uint32_t)getpid());
 }
 
-int32_t convoy_context_check(const struct convoy_context *context, struct convoy_error *error)
+int32_t convoy_context_check_look(const struct convoy_context *context, struct convoy_error *error)
 {
     if (context == NULL) {
         return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "context is NULL");
@@ -30,13 +30,34 @@ int32_t convoy_context_check(const struct convoy_context *context, struct convoy
     if (atomic_load(&context->is_closing) != 0) {
         return convoy_error_set(error, CONVOY_CLOSED, "the context is closing");
     }
-    if (atomic_load(&context->move) != CONVOY_CONTEXT_RUNNING) {
-        return convoy_error_set(error, CONVOY_MOVED, "another build takes over what this context has");
+    if (atomic_load(&context->move) == CONVOY_CONTEXT_RETIRED) {
+        return convoy_error_set(error, CONVOY_MOVED, "another build has taken over what this context had");
     }
     return CONVOY_OK;
 }
 
-static int32_t group_refuse_phase(const struct convoy_group *group, struct convoy_error *error)
+int32_t convoy_context_check(const struct convoy_context *context, struct convoy_error *error)
+{
+    int32_t status = convoy_context_check_look(context, error);
+    if (status == CONVOY_OK && atomic_load(&context->move) != CONVOY_CONTEXT_RUNNING) {
+        return convoy_error_set(error, CONVOY_MOVED, "another build takes over what this context has");
+    }
+    return status;
+}
+
+static int32_t group_refuse_busy(struct convoy_group *group, struct convoy_error *error)
+{
+    int name_length = (int)group->options.name_length;
+    const char *name = group->options.name;
+    if (convoy_debug_is_own(&group->caller)) {
+        return convoy_error_set(error, CONVOY_BUSY, "a call of group %.*s from a callback of another one of it",
+                                name_length, name);
+    }
+    return convoy_error_set(error, CONVOY_BUSY, "another call is inside group %.*s; calls of one group are serialized",
+                            name_length, name);
+}
+
+static int32_t group_refuse_phase( struct convoy_group *group, struct convoy_error *error)
 {
     int name_length = (int)group->options.name_length;
     const char *name = group->options.name;
@@ -48,15 +69,14 @@ static int32_t group_refuse_phase(const struct convoy_group *group, struct convo
     case CONVOY_PHASE_CLOSING:
     case CONVOY_PHASE_CLOSED:
         return convoy_error_set(error, CONVOY_CLOSED, "group %.*s is closed", name_length, name);
+    case CONVOY_PHASE_HALTED:
+    case CONVOY_PHASE_FROZEN:
+    case CONVOY_PHASE_RETIRED:
+        return convoy_error_set(error, CONVOY_MOVED, "group %.*s: another build takes it over", name_length, name);
     case CONVOY_PHASE_OPEN:
         break;
     }
-    if (convoy_debug_is_own(&group->caller)) {
-        return convoy_error_set(error, CONVOY_BUSY, "a call of group %.*s from a callback of another one of it",
-                                name_length, name);
-    }
-    return convoy_error_set(error, CONVOY_BUSY, "another call is inside group %.*s; calls of one group are serialized",
-                            name_length, name);
+    return group_refuse_busy(group, error);
 }
 
 bool convoy_group_wait_reader(struct convoy_group *group)
@@ -103,6 +123,13 @@ int32_t convoy_group_refuse(struct convoy_group *group, struct convoy_error *err
     return group_refuse_phase(group, error);
 }
 
+int32_t convoy_group_refuse_open(struct convoy_group *group, struct convoy_error *error)
+{
+    bool is_halted = group != NULL && !convoy_handle_is_forked(group->alive) &&
+                     atomic_load(&group->phase) == CONVOY_PHASE_HALTED;
+    return is_halted ? group_refuse_busy(group, error) : convoy_group_refuse(group, error);
+}
+
 int32_t convoy_group_status(struct convoy_group *group, int32_t status, struct convoy_error *error)
 {
     if (status >= CONVOY_OK) {
@@ -110,7 +137,8 @@ int32_t convoy_group_status(struct convoy_group *group, int32_t status, struct c
     }
     convoy_record_settle(&group->record); /* the host's callback may look at the group */
     convoy_log_flush(&group->context->runtime->log);
-    if (status == CONVOY_CANCELED && atomic_load(&group->phase) != CONVOY_PHASE_OPEN) {
+    uint32_t phase = atomic_load(&group->phase);
+    if (status == CONVOY_CANCELED && (phase == CONVOY_PHASE_CLOSING || phase == CONVOY_PHASE_CLOSED)) {
         return convoy_error_set(error, CONVOY_CLOSED, "group %.*s was closed during the call",
                                 (int)group->options.name_length, group->options.name);
     }

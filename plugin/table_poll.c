@@ -188,13 +188,13 @@ static int32_t poll_end(convoy_group *group, const struct poll_end *end, struct 
                         struct convoy_error *error)
 {
     struct poll_result full;
-    int32_t status = convoy_group_enter(group, error);
+    int32_t status = convoy_group_enter_open(group, error);
     if (status != CONVOY_OK) {
         return status;
     }
     struct convoy_group *second = end->is_two_level ? group->second : NULL;
     if (second != NULL) {
-        status = convoy_group_enter(second, error);
+        status = convoy_group_enter_open(second, error);
         if (status != CONVOY_OK) {
             convoy_group_leave(group);
             return status;
@@ -349,12 +349,12 @@ static int32_t table_reduce2_wait(convoy_group *first, convoy_operation operatio
 
 static int32_t table_reduce2_abandon(convoy_group *first, convoy_operation operation, struct convoy_error *error)
 {
-    int32_t status = convoy_group_enter(first, error);
+    int32_t status = convoy_group_enter_open(first, error);
     if (status != CONVOY_OK) {
         return status;
     }
     struct convoy_group *second = first->second;
-    status = second != NULL ? convoy_group_enter(second, error) : CONVOY_OK;
+    status = second != NULL ? convoy_group_enter_open(second, error) : CONVOY_OK;
     if (status == CONVOY_OK) {
         status = convoy_two_level_abandon(first->poll, operation, error);
         if (second != NULL) {

@@ -18,15 +18,19 @@ struct sync_result {
     struct convoy_report *caller_report;
 };
 
-static inline int32_t sync_enter(struct convoy_group *group, struct convoy_error *error)
+static inline int32_t sync_entered(struct convoy_group *group, int32_t status, struct convoy_error *error)
 {
-    int32_t status = convoy_group_enter(group, error);
     if (status == CONVOY_OK && group->sync == NULL) {
         status = convoy_error_set(error, CONVOY_UNSUPPORTED, "group %.*s was opened without a schema",
                                   (int)group->options.name_length, group->options.name);
         convoy_group_leave(group);
     }
     return status;
+}
+
+static inline int32_t sync_enter(struct convoy_group *group, struct convoy_error *error)
+{
+    return sync_entered(group, convoy_group_enter(group, error), error);
 }
 
 static inline int32_t sync_leave(struct convoy_group *group, int32_t status, struct convoy_error *error)
@@ -125,7 +129,7 @@ static int32_t table_gather_test(convoy_group *group, convoy_operation operation
                                  struct convoy_error *error)
 {
     struct sync_result full;
-    int32_t status = sync_enter(group, error);
+    int32_t status = sync_entered(group, convoy_group_enter_open(group, error), error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -142,7 +146,7 @@ static int32_t table_gather_wait(convoy_group *group, convoy_operation operation
                                  struct convoy_sync_result *result_out, struct convoy_error *error)
 {
     struct sync_result full;
-    int32_t status = sync_enter(group, error);
+    int32_t status = sync_entered(group, convoy_group_enter_open(group, error), error);
     if (status != CONVOY_OK) {
         return status;
     }

@@ -88,6 +88,14 @@ size_t convoy_bundle_open(struct convoy_bundle_writer *writer, uint16_t tag, uin
     return writer->used;
 }
 
+void convoy_bundle_add(struct convoy_bundle_writer *writer, const void *data, size_t bytes)
+{
+    uint8_t *at = grow(writer, bytes);
+    if (at != NULL && bytes != 0) {
+        memcpy(at, data, bytes);
+    }
+}
+
 void convoy_bundle_shut(struct convoy_bundle_writer *writer, size_t opened)
 {
     size_t bytes = writer->used - opened;
@@ -96,6 +104,7 @@ void convoy_bundle_shut(struct convoy_bundle_writer *writer, size_t opened)
     }
     if (!writer->is_out_of_memory) {
         convoy_bytes_put_u32(writer->data + opened - 4, (uint32_t)bytes);
+        (void)grow(writer, padded(bytes) - bytes); /* after bytes that were added */
     }
 }
 

@@ -63,6 +63,8 @@ void convoy_bundle_put(struct convoy_bundle_writer *writer, uint16_t tag, uint16
 void convoy_bundle_put_u64(struct convoy_bundle_writer *writer, uint16_t tag, uint64_t value); /* also zero */
 /* An item of items: what is put until shut is inside. Returns what shut takes. */
 size_t convoy_bundle_open(struct convoy_bundle_writer *writer, uint16_t tag, uint16_t flags);
+/* Bytes at the end of the open item, for one that is a row of them; items cannot follow. */
+void convoy_bundle_add(struct convoy_bundle_writer *writer, const void *data, size_t bytes);
 void convoy_bundle_shut(struct convoy_bundle_writer *writer, size_t opened);
 /* One item FIELDS with those of `from` that are not all zero. */
 void convoy_bundle_put_fields(struct convoy_bundle_writer *writer, const struct convoy_bundle_shape *shape,

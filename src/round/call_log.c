@@ -328,6 +328,11 @@ void convoy_call_log_put(struct convoy_call_log *log, const struct convoy_call_h
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
 
+void convoy_call_log_skip(struct convoy_call_log *log, uint64_t number)
+{
+    atomic_store_explicit(&log->count, number - 1, memory_order_release);
+}
+
 uint64_t convoy_call_log_count(const struct convoy_call_log *log)
 {
     return atomic_load_explicit(&log->count, memory_order_acquire);

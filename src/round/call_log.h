@@ -100,6 +100,9 @@ void convoy_call_form_make(struct convoy_call_form *form_out, struct convoy_call
 void convoy_call_log_put_form(struct convoy_call_log *log, const struct convoy_call_form *form,
                               const struct convoy_call_values *values, uint64_t duration_ns);
 
+/* The next call put gets that number, which is above all there are: for calls that another log has seen. */
+void convoy_call_log_skip(struct convoy_call_log *log, uint64_t number);
+
 /* Number of calls so far. [any thread] */
 uint64_t convoy_call_log_count(const struct convoy_call_log *log);
 

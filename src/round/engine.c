@@ -27,7 +27,7 @@ static size_t engine_segment_bytes(const void *user, uint32_t count)
     return geometry.total_bytes;
 }
 
-static int32_t engine_allocate(struct convoy_engine *engine, struct convoy_error *error)
+int32_t convoy_engine_allocate(struct convoy_engine *engine, struct convoy_error *error)
 {
     uint32_t count = engine->member_count;
     engine->local_members = convoy_memory_array(count, sizeof *engine->local_members);
@@ -42,7 +42,7 @@ static int32_t engine_allocate(struct convoy_engine *engine, struct convoy_error
     return CONVOY_OK;
 }
 
-static void engine_free(struct convoy_engine *engine)
+void convoy_engine_free(struct convoy_engine *engine)
 {
     convoy_segment_close(&engine->segment);
     convoy_local_fini(&engine->local);
@@ -55,8 +55,7 @@ static void engine_free(struct convoy_engine *engine)
     convoy_memory_free(engine);
 }
 
-/* Which members share this host, in member order, and this one's place among them. */
-static void engine_place(struct convoy_engine *engine)
+void convoy_engine_place(struct convoy_engine *engine)
 {
     const uint32_t *host_of = engine->local.hosts.host_of;
     for (uint32_t member = 0; member < engine->member_count; member++) {
@@ -68,6 +67,20 @@ static void engine_place(struct convoy_engine *engine)
         }
         engine->local_members[engine->local_count++] = member;
     }
+}
+
+int32_t convoy_engine_map(struct convoy_engine *engine, struct convoy_error *error)
+{
+    int32_t status = convoy_segment_open(&engine->segment, engine->local.segment_fd, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    engine->cells = engine->segment.base + engine->segment.geometry.cells_offset;
+    engine->cell_bytes = engine->segment.geometry.cell_bytes;
+    for (uint32_t parity = 0; parity < 2; parity++) {
+        engine->own_cells[parity] = convoy_segment_cell(&engine->segment, engine->local_index, parity);
+    }
+    return CONVOY_OK;
 }
 
 static int32_t engine_open_local(struct convoy_engine *engine, const struct convoy_engine_options *options,
@@ -90,38 +103,31 @@ static int32_t engine_open_local(struct convoy_engine *engine, const struct conv
     if (status != CONVOY_OK) {
         return status;
     }
-    engine_place(engine);
+    convoy_engine_place(engine);
     convoy_segment_plan(&engine->segment.geometry, engine->local_count, engine->member_count,
                         options->group->blob_bytes_max, engine_blob_room(options));
     if (engine->local.segment_fd >= 0 && engine->local.segment_bytes < engine->segment.geometry.total_bytes) {
         return convoy_error_set(error, CONVOY_INVARIANT, "shared segment has %zu bytes, %zu are needed",
                                 engine->local.segment_bytes, engine->segment.geometry.total_bytes);
     }
-    status = convoy_segment_open(&engine->segment, engine->local.segment_fd, error);
-    engine->cells = engine->segment.base + engine->segment.geometry.cells_offset;
-    engine->cell_bytes = engine->segment.geometry.cell_bytes;
-    for (uint32_t parity = 0; parity < 2 && status == CONVOY_OK; parity++) {
-        engine->own_cells[parity] = convoy_segment_cell(&engine->segment, engine->local_index, parity);
-    }
-    return status;
+    return convoy_engine_map(engine, error);
 }
 
-static struct convoy_engine *engine_create(const struct convoy_engine_options *options)
+struct convoy_engine *convoy_engine_create(struct convoy_runtime *runtime, const struct convoy_group_options *group)
 {
     struct convoy_engine *engine = convoy_memory_aligned(CONVOY_LINE_BYTES, sizeof *engine);
     if (engine == NULL) {
         return NULL;
     }
-    engine->runtime = options->runtime;
-    engine->operation_salt = convoy_runtime_salt(options->runtime);
-    engine->group = options->group;
-    engine->agreement = options->agreement;
-    engine->member_count = (uint32_t)options->group->member_count;
-    engine->own_index = options->group->own_index;
+    engine->runtime = runtime;
+    engine->operation_salt = convoy_runtime_salt(runtime);
+    engine->group = group;
+    engine->member_count = (uint32_t)group->member_count;
+    engine->own_index = group->own_index;
     engine->local.segment_fd = -1;
-    engine->blob_bytes_max = options->group->blob_bytes_max;
-    engine->timeout_ns = options->group->timeout_ns;
-    engine->degrade = (options->group->critical_flags & CONVOY_GROUP_DEGRADE) != 0;
+    engine->blob_bytes_max = group->blob_bytes_max;
+    engine->timeout_ns = group->timeout_ns;
+    engine->degrade = (group->critical_flags & CONVOY_GROUP_DEGRADE) != 0;
     convoy_engine_quick_gate(engine, CONVOY_QUICK_NOBODY);
     engine->generation = 1;
     engine->next_round = 1;
@@ -134,11 +140,12 @@ static struct convoy_engine *engine_create(const struct convoy_engine_options *o
 int32_t convoy_engine_open(const struct convoy_engine_options *options, struct convoy_bootstrap *bootstrap,
                            uint64_t deadline_ns, struct convoy_engine **engine_out, struct convoy_error *error)
 {
-    struct convoy_engine *engine = engine_create(options);
+    struct convoy_engine *engine = convoy_engine_create(options->runtime, options->group);
     if (engine == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for a round engine");
     }
-    int32_t status = engine_allocate(engine, error);
+    engine->agreement = options->agreement;
+    int32_t status = convoy_engine_allocate(engine, error);
     if (status != CONVOY_OK) {
         goto undo_create;
     }
@@ -164,7 +171,7 @@ int32_t convoy_engine_open(const struct convoy_engine_options *options, struct c
 undo_remote:
     convoy_remote_close(engine, deadline_ns);
 undo_create:
-    engine_free(engine);
+    convoy_engine_free(engine);
     return status;
 }
 
@@ -192,7 +199,7 @@ void convoy_engine_close(struct convoy_engine *engine, uint64_t deadline_ns)
     if (engine->remote != NULL) {
         convoy_remote_close(engine, deadline_ns);
     }
-    engine_free(engine);
+    convoy_engine_free(engine);
 }
 
 const struct convoy_stats_wait *convoy_engine_waited(const struct convoy_engine *engine)

@@ -225,6 +225,15 @@ static inline bool convoy_engine_waits_long(const struct convoy_engine *engine)
     return engine->waiting.usual_ns >= engine->runtime->settings.yield_us * 1000;
 }
 
+/* engine.c: the parts of an open that engine_move.c has too. create: NULL without memory; free takes whatever there is. */
+struct convoy_engine *convoy_engine_create(struct convoy_runtime *runtime, const struct convoy_group_options *group);
+int32_t convoy_engine_allocate(struct convoy_engine *engine, struct convoy_error *error);
+/* Which members share this host, in member order, and this one's place among them. */
+void convoy_engine_place(struct convoy_engine *engine);
+/* Maps the segment, or makes private memory, after the geometry is known. */
+int32_t convoy_engine_map(struct convoy_engine *engine, struct convoy_error *error);
+void convoy_engine_free(struct convoy_engine *engine);
+
 #define CONVOY_ENGINE_ARRIVED INT32_MAX /* no status: see stops_at_arrival */
 
 /* collect.c: looks at the open round once. IN_PROGRESS, or how it ended (engine is then idle or broken). */

@@ -81,7 +81,12 @@ static void negotiate(struct plugin *plugin)
 
 void plugin_load(struct plugin *plugin_out)
 {
-    plugin_out->library = dlopen(plugin_path(), RTLD_NOW | RTLD_LOCAL);
+    plugin_load_from(plugin_out, plugin_path());
+}
+
+void plugin_load_from(struct plugin *plugin_out, const char *path)
+{
+    plugin_out->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (plugin_out->library == NULL) {
         expect_fail(EXPECT_SITE("dlopen"), "failed: %s", dlerror());
     }

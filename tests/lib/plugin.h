@@ -30,6 +30,7 @@ struct plugin {
 /* Path of the library: $CONVOY_LIBRARY, else the one that was built with this test program. Static storage. */
 const char *plugin_path(void);
 void plugin_load(struct plugin *plugin_out);
+void plugin_load_from(struct plugin *plugin_out, const char *path);
 
 /* A loopback port that nothing else gets while this process lives; call it in the parent, before the ranks start. */
 uint16_t plugin_port(void);
