@@ -83,6 +83,15 @@ struct convoy_group {
     struct convoy_group_info last; /* of a group whose engine is not asked (any more): see convoy_group_keep_info */
 };
 
+/* An engine on its way to another build (plugin/move.h). All but STAYS send calls away. */
+enum convoy_engine_moving {
+    CONVOY_ENGINE_STAYS = 0,
+    CONVOY_ENGINE_HALTED,
+    CONVOY_ENGINE_FROZEN, /* or restored */
+    CONVOY_ENGINE_THAWED, /* has all it needs to go on */
+    CONVOY_ENGINE_RETIRED,
+};
+
 /* A transfer engine as a handle: any number of threads are inside at once; close waits for them. */
 struct convoy_transfer_engine {
     const _Atomic uint32_t *alive; /* the context's */
@@ -90,6 +99,7 @@ struct convoy_transfer_engine {
     struct convoy_transfer_engine *next; /* in context->engines; never unlinked */
     struct convoy_xfer *xfer;            /* NULL once closed */
     _Atomic uint32_t state;              /* CONVOY_ENGINE_* */
+    _Atomic uint32_t moving;             /* enum convoy_engine_moving */
     _Atomic uint32_t inside;             /* calls */
     char session[CONVOY_SESSION_BYTES];  /* for error texts: stays as it is, whatever other threads do */
     struct convoy_engine_info last;      /* what info says of a closed one */

@@ -228,6 +228,10 @@ int32_t convoy_context_resume(convoy_context *context, struct convoy_error *erro
         status = status == CONVOY_OK ? convoy_group_thaw(group, error) : status;
     }
     if (status == CONVOY_OK) {
+        EACH_ENGINE(context, engine)
+        {
+            convoy_transfer_engine_go(engine); /* not before: nothing can be taken back that was heard or said */
+        }
         atomic_store(&context->move, CONVOY_CONTEXT_RUNNING);
     } else {
         halt_again(context, state);

@@ -69,6 +69,8 @@ void convoy_transfer_engine_halt(struct convoy_transfer_engine *engine);
 bool convoy_transfer_engine_is_still(struct convoy_transfer_engine *engine, char *why_out);
 int32_t convoy_transfer_engine_freeze(struct convoy_transfer_engine *engine, struct convoy_error *error);
 int32_t convoy_transfer_engine_thaw(struct convoy_transfer_engine *engine, struct convoy_error *error);
+/* After thaw of all that there is: from here on it takes and says things. Cannot fail. */
+void convoy_transfer_engine_go(struct convoy_transfer_engine *engine);
 int32_t convoy_transfer_engine_save(struct convoy_transfer_engine *engine, struct convoy_bundle_writer *writer,
                                     struct convoy_error *error);
 int32_t convoy_transfer_engine_restore(struct convoy_context *context, const struct convoy_bundle_item *item,

@@ -19,7 +19,7 @@ static int32_t table_pool_figures(convoy_transfer_engine *engine, struct convoy_
                                   struct convoy_error *error)
 {
     struct convoy_engine_figures figures;
-    int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_OPEN, error);
+    int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_LOOK_OPEN, error);
     if (status != CONVOY_OK) {
         return status;
     }

@@ -22,10 +22,17 @@ int32_t convoy_transfer_engine_enter(struct convoy_transfer_engine *engine, enum
     }
     (void)atomic_fetch_add(&engine->inside, 1); /* first, so that a close sees this call or this call the close */
     uint32_t state = atomic_load(&engine->state);
-    if (state == CONVOY_ENGINE_OPEN || (state == CONVOY_ENGINE_CLOSING && need == CONVOY_NEED_NOT_CLOSED)) {
+    uint32_t moving = atomic_load(&engine->moving);
+    bool is_here = moving == CONVOY_ENGINE_STAYS || (need >= CONVOY_NEED_LOOK && moving != CONVOY_ENGINE_RETIRED);
+    bool may_close = need == CONVOY_NEED_NOT_CLOSED || need == CONVOY_NEED_LOOK;
+    if (is_here && (state == CONVOY_ENGINE_OPEN || (state == CONVOY_ENGINE_CLOSING && may_close))) {
         return CONVOY_OK;
     }
     (void)atomic_fetch_sub(&engine->inside, 1);
+    if (!is_here && state == CONVOY_ENGINE_OPEN) {
+        return convoy_error_set(error, CONVOY_MOVED, "engine %s %s to another build", engine->session,
+                                moving == CONVOY_ENGINE_RETIRED ? "has moved" : "moves");
+    }
     return convoy_error_set(error, CONVOY_CLOSED, "engine %s is %s", engine->session,
                             state == CONVOY_ENGINE_CLOSING ? "closing" : "closed");
 }
@@ -39,6 +46,15 @@ int32_t convoy_transfer_engine_leave(struct convoy_transfer_engine *engine, int3
 }
 
 /* -- opening ------------------------------------------------------------------------------------------------------- */
+
+void convoy_transfer_engine_begin(struct convoy_transfer_engine *engine, struct convoy_context *context)
+{
+    engine->alive = context->alive;
+    engine->context = context;
+    convoy_xfer_info(engine->xfer, &engine->last);
+    memcpy(engine->session, engine->last.session, sizeof engine->session);
+    atomic_store(&engine->state, CONVOY_ENGINE_OPEN);
+}
 
 static int32_t engine_create(struct convoy_context *context, const struct convoy_transfer_options *options,
                              convoy_transfer_engine **engine_out, struct convoy_error *error)
@@ -60,16 +76,12 @@ static int32_t engine_create(struct convoy_context *context, const struct convoy
     if (engine == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for an engine");
     }
-    engine->alive = context->alive;
-    engine->context = context;
     status = convoy_xfer_open(context->runtime, &full, &engine->xfer, error);
     if (status != CONVOY_OK) {
         convoy_memory_free(engine);
         return status;
     }
-    convoy_xfer_info(engine->xfer, &engine->last);
-    memcpy(engine->session, engine->last.session, sizeof engine->session);
-    atomic_store(&engine->state, CONVOY_ENGINE_OPEN);
+    convoy_transfer_engine_begin(engine, context);
     (void)pthread_mutex_lock(&context->lock);
     engine->next = context->engines;
     context->engines = engine;
@@ -146,6 +158,10 @@ int32_t convoy_transfer_engine_close(convoy_transfer_engine *engine, uint64_t ti
     if (runtime == NULL) {
         return CONVOY_OK; /* debug build: with its context */
     }
+    uint32_t moving = atomic_load(&engine->moving);
+    if (moving != CONVOY_ENGINE_STAYS && moving != CONVOY_ENGINE_RETIRED) { /* of a retired one nothing is left */
+        return convoy_error_set(error, CONVOY_MOVED, "engine %s moves to another build, which closes it", engine->session);
+    }
     uint64_t timeout = timeout_ns != 0 ? timeout_ns : runtime->settings.close_timeout_ms * CONVOY_NS_PER_MS;
     int32_t status = convoy_transfer_engine_shut(engine, timeout, error);
     convoy_log_flush(&runtime->log);
@@ -168,7 +184,7 @@ int32_t convoy_transfer_engine_info(convoy_transfer_engine *engine, struct convo
 {
     struct convoy_engine_info info;
     struct convoy_error ignored = CONVOY_ERROR_INIT;
-    int32_t entered = convoy_transfer_engine_enter(engine, CONVOY_NEED_NOT_CLOSED, &ignored);
+    int32_t entered = convoy_transfer_engine_enter(engine, CONVOY_NEED_LOOK, &ignored);
     if (entered != CONVOY_OK && entered != CONVOY_CLOSED) {
         return convoy_error_copy(error, &ignored);
     }
@@ -201,7 +217,7 @@ static int32_t describe_prometheus(convoy_transfer_engine *engine, struct convoy
 int32_t convoy_transfer_engine_describe(convoy_transfer_engine *engine, uint32_t topic,
                                         struct convoy_text_buffer *text_out, struct convoy_error *error)
 {
-    int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_NOT_CLOSED, error);
+    int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_LOOK, error);
     if (status != CONVOY_OK) {
         return status;
     }

@@ -9,13 +9,18 @@
 enum convoy_engine_need {
     CONVOY_NEED_OPEN = 0, /* new work */
     CONVOY_NEED_NOT_CLOSED,
+    CONVOY_NEED_LOOK, /* as NOT_CLOSED; also while it moves, until it is retired */
+    CONVOY_NEED_LOOK_OPEN, /* the same of one that is not closing */
 };
 
-/* OK: the engine stays until leave. CLOSED, FORKED; INVALID_ARGUMENT: NULL. */
+/* OK: the engine stays until leave. CLOSED, FORKED, MOVED; INVALID_ARGUMENT: NULL. */
 int32_t convoy_transfer_engine_enter(struct convoy_transfer_engine *engine, enum convoy_engine_need need,
                                      struct convoy_error *error);
 /* Returns status; hands queued log lines to the host when something went wrong. */
 int32_t convoy_transfer_engine_leave(struct convoy_transfer_engine *engine, int32_t status);
+
+/* With the lists of the context: of one that was opened or restored. */
+void convoy_transfer_engine_begin(struct convoy_transfer_engine *engine, struct convoy_context *context);
 
 int32_t convoy_transfer_engine_open(convoy_context *context, const struct convoy_transfer_options *options,
                                     convoy_transfer_engine **engine_out, struct convoy_error *error);

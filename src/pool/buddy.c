@@ -157,14 +157,19 @@ static uint32_t take_order(struct convoy_buddy *buddy, uint32_t order)
     return at;
 }
 
-static void take_block(struct convoy_buddy *buddy, uint32_t order, uint64_t bytes, struct convoy_buddy_block *block_out)
+static void set_live(struct convoy_buddy *buddy, uint32_t at, uint32_t order, uint64_t bytes)
 {
-    uint32_t at = take_order(buddy, order);
     buddy->state[at] = (uint8_t)(UNIT_LIVE | order);
     buddy->unit[at].asked = bytes;
     buddy->asked += bytes;
     buddy->taken_units += UINT64_C(1) << order;
     buddy->live_count++;
+}
+
+static void take_block(struct convoy_buddy *buddy, uint32_t order, uint64_t bytes, struct convoy_buddy_block *block_out)
+{
+    uint32_t at = take_order(buddy, order);
+    set_live(buddy, at, order, bytes);
     *block_out = (struct convoy_buddy_block){bytes_of(buddy, at), bytes_of(buddy, UINT32_C(1) << order)};
 }
 
@@ -247,6 +252,33 @@ enum convoy_buddy_status convoy_buddy_take_all(struct convoy_buddy *buddy, const
             }
         }
     }
+    return CONVOY_BUDDY_OK;
+}
+
+enum convoy_buddy_status convoy_buddy_take_at(struct convoy_buddy *buddy, const struct convoy_buddy_block *block,
+                                              uint64_t bytes)
+{
+    uint64_t units = block->bytes >> buddy->shift;
+    uint32_t order = units != 0 && units <= buddy->units ? (uint32_t)__builtin_ctzll(units) : buddy->top + 1;
+    uint64_t offset = block->offset >> buddy->shift;
+    if (order > buddy->top || bytes > block->bytes || units << buddy->shift != block->bytes || units != UINT64_C(1) << order ||
+        offset << buddy->shift != block->offset || (offset & (units - 1)) != 0 || offset > buddy->units - units) {
+        return CONVOY_BUDDY_UNKNOWN;
+    }
+    uint32_t at = (uint32_t)offset;
+    uint32_t from = order; /* the free block that it lies in starts at a multiple of its own size */
+    while (from <= buddy->top && buddy->state[at & ~((UINT32_C(1) << from) - 1)] != (UNIT_FREE | from)) {
+        from++;
+    }
+    if (from > buddy->top) {
+        return CONVOY_BUDDY_UNKNOWN;
+    }
+    list_remove(buddy, at & ~((UINT32_C(1) << from) - 1), from);
+    while (from > order) { /* the half without it stays free */
+        from--;
+        list_append(buddy, (at ^ (UINT32_C(1) << from)) & ~((UINT32_C(1) << from) - 1), from);
+    }
+    set_live(buddy, at, order, bytes);
     return CONVOY_BUDDY_OK;
 }
 

@@ -65,6 +65,10 @@ enum convoy_buddy_status convoy_buddy_fits(const struct convoy_buddy *buddy, con
 enum convoy_buddy_status convoy_buddy_take_all(struct convoy_buddy *buddy, const uint64_t *sizes, size_t count,
                                                struct convoy_buddy_block *blocks_out);
 
+/* Takes that very block, of which all is free. UNKNOWN: it is not, or there cannot be such a block. */
+enum convoy_buddy_status convoy_buddy_take_at(struct convoy_buddy *buddy, const struct convoy_buddy_block *block,
+                                              uint64_t bytes);
+
 /* The block that starts at offset. OK, or UNKNOWN: nothing was changed. */
 enum convoy_buddy_status convoy_buddy_give(struct convoy_buddy *buddy, uint64_t offset);
 

@@ -75,6 +75,12 @@ int32_t convoy_xfer_wait(struct convoy_xfer *engine, convoy_transfer transfer, u
         if (entry == NULL) {
             break;
         }
+        if (engine->is_halted) { /* whoever has the new build's handle waits there */
+            status = convoy_error_set(error, CONVOY_MOVED, "engine %s moves to another build", engine->session);
+            entry->is_awaited = false;
+            (void)pthread_cond_signal(&engine->work);
+            break;
+        }
         if (convoy_xfer_state_is_end(entry->state) || now >= deadline_ns) {
             status = convoy_xfer_state_is_end(entry->state) ? entry->status : CONVOY_IN_PROGRESS;
             if (status == CONVOY_IN_PROGRESS && entry->is_awaited) { /* this thread copies nothing any more */
@@ -104,11 +110,12 @@ int32_t convoy_xfer_contents(struct convoy_xfer *engine, convoy_transfer transfe
 {
     int32_t status = CONVOY_CLOSED;
     convoy_xfer_lock(engine);
-    const struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, transfer, error);
+    struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, transfer, error);
     if (entry != NULL && entry->state != CONVOY_TRANSFER_LOADED && entry->state != CONVOY_TRANSFER_STAGED) {
         status = convoy_error_set(error, CONVOY_BAD_STATE, "transfer is a %s in state %s, it must be LOADED or STAGED",
                                   convoy_xfer_kind_name(entry->kind), convoy_xfer_state_name(entry->state));
     } else if (entry != NULL) {
+        entry->is_shown = true;
         *contents_out = (struct convoy_xfer_contents){
             .manifest = entry->descriptor.manifest,
             .base = entry->kind != CONVOY_XFER_STAGE                     ? entry->payload

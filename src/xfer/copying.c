@@ -331,6 +331,9 @@ void *convoy_xfer_copier_main(void *argument)
 {
     struct convoy_xfer *engine = argument;
     convoy_xfer_lock(engine);
+    while (engine->is_parked && !engine->must_stop) {
+        (void)pthread_cond_wait(&engine->work, &engine->lock);
+    }
     while (!engine->must_stop) {
         struct convoy_raw_copy *ordered = convoy_raw_copy_next(engine, UINT64_MAX);
         if (ordered != NULL) {

@@ -54,6 +54,10 @@ int32_t convoy_xfer_device_check_options(const struct convoy_transfer_options *o
 int32_t convoy_xfer_device_open(struct convoy_xfer *engine, struct convoy_error *error);
 /* The pool of device memory, and the shared one pinned; engine->pool is there. [no lock] */
 int32_t convoy_xfer_device_pools(struct convoy_xfer *engine, struct convoy_error *error);
+/* Of an engine that was restored: opens its device here. UNSUPPORTED, INIT_FAILED: what is missing. [no lock] */
+int32_t convoy_xfer_device_again(struct convoy_xfer *engine, struct convoy_error *error);
+/* One generation of the shared pool; what cannot be pinned is warned of. [no lock] */
+bool convoy_xfer_device_pin_pool(struct convoy_xfer *engine, void *memory, uint64_t bytes);
 /* Pins the next generation of the shared pool; what cannot be pinned is warned of, as at open. [no lock; a thread of the
  * host that resizes] */
 void convoy_xfer_device_pin_next(struct convoy_xfer *engine);

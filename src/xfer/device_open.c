@@ -68,6 +68,16 @@ int32_t convoy_xfer_device_open(struct convoy_xfer *engine, struct convoy_error 
     return CONVOY_OK;
 }
 
+int32_t convoy_xfer_device_again(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    engine->options.device_table = engine->device_table.name != NULL ? &engine->device_table : NULL;
+    int32_t status = open_device(engine, &engine->device->device, error);
+    if (status == CONVOY_OK) {
+        engine->device->calls_host = convoy_device_calls_host(engine->device->device);
+    }
+    return status == CONVOY_OK ? status : convoy_error_prefix(error, status, "option device");
+}
+
 static int32_t open_pool(struct convoy_xfer *engine, struct convoy_error *error)
 {
     const struct convoy_xfer_options *options = &engine->options;
@@ -95,7 +105,7 @@ static int32_t open_pool(struct convoy_xfer *engine, struct convoy_error *error)
     return convoy_pool_open(&pool, &engine->device->pool, error);
 }
 
-static bool pin_pool(struct convoy_xfer *engine, void *memory, uint64_t bytes)
+bool convoy_xfer_device_pin_pool(struct convoy_xfer *engine, void *memory, uint64_t bytes)
 {
     struct convoy_error why = CONVOY_ERROR_INIT;
     bool is_pinned = bytes != 0 && convoy_device_register(engine->device->device, memory, bytes, 0, &why) == CONVOY_OK;
@@ -111,7 +121,7 @@ int32_t convoy_xfer_device_pools(struct convoy_xfer *engine, struct convoy_error
     if (engine->device == NULL) {
         return CONVOY_OK;
     }
-    engine->device->is_pool_pinned = pin_pool(engine, convoy_pool_memory(engine->pool), convoy_pool_bytes(engine->pool));
+    engine->device->is_pool_pinned = convoy_xfer_device_pin_pool(engine, convoy_pool_memory(engine->pool), convoy_pool_bytes(engine->pool));
     return engine->options.pool_kind == CONVOY_MEMORY_DEVICE ? open_pool(engine, error) : CONVOY_OK;
 }
 
@@ -120,7 +130,7 @@ void convoy_xfer_device_pin_next(struct convoy_xfer *engine)
     if (engine->device != NULL) {
         uint64_t bytes;
         void *memory = convoy_pool_made(engine->pool, &bytes);
-        engine->device->is_next_pinned = pin_pool(engine, memory, bytes);
+        engine->device->is_next_pinned = convoy_xfer_device_pin_pool(engine, memory, bytes);
     }
 }
 

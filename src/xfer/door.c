@@ -112,11 +112,8 @@ static void note_port(struct convoy_xfer *engine)
     }
 }
 
-int32_t convoy_xfer_door_open(struct convoy_xfer *engine, struct convoy_error *error)
+int32_t convoy_xfer_door_room(struct convoy_xfer *engine, struct convoy_error *error)
 {
-    struct convoy_rendezvous where = {.port = engine->options.port != 0 ? engine->options.port : 1};
-    struct convoy_address_list list;
-    memcpy(where.host, engine->options.host, sizeof where.host);
     engine->pending = convoy_memory_zalloc(sizeof *engine->pending);
     engine->polls = convoy_memory_array(convoy_xfer_polls_max(engine->options.peer_max), sizeof *engine->polls);
     for (uint32_t i = 0; engine->pending != NULL && i < ARRIVALS; i++) {
@@ -126,8 +123,20 @@ int32_t convoy_xfer_door_open(struct convoy_xfer *engine, struct convoy_error *e
     if (engine->pending == NULL || engine->polls == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for connections");
     }
+    return CONVOY_OK;
+}
+
+int32_t convoy_xfer_door_open(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    struct convoy_rendezvous where = {.port = engine->options.port != 0 ? engine->options.port : 1};
+    struct convoy_address_list list;
+    memcpy(where.host, engine->options.host, sizeof where.host);
+    int32_t status = convoy_xfer_door_room(engine, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
     convoy_rendezvous_candidates(&where, &list);
-    int32_t status = CONVOY_SYSTEM;
+    status = CONVOY_SYSTEM;
     for (uint32_t i = 0; i < list.count && status != CONVOY_OK; i++) {
         set_port(&list.addresses[i], engine->options.port);
         status = listen_at(engine, &list.addresses[i], error);
@@ -138,18 +147,24 @@ int32_t convoy_xfer_door_open(struct convoy_xfer *engine, struct convoy_error *e
     return status;
 }
 
+void convoy_xfer_door_drop(struct convoy_xfer *engine)
+{
+    for (uint32_t i = 0; engine->pending != NULL && i < ARRIVALS; i++) {
+        drop(&engine->pending->arrivals[i]);
+        if (engine->pending->callers[i].fd >= 0) {
+            (void)close(engine->pending->callers[i].fd);
+            engine->pending->callers[i].fd = -1;
+        }
+    }
+}
+
 void convoy_xfer_door_close(struct convoy_xfer *engine)
 {
     if (engine->tcp_fd >= 0) {
         (void)close(engine->tcp_fd);
         engine->tcp_fd = -1;
     }
-    for (uint32_t i = 0; engine->pending != NULL && i < ARRIVALS; i++) {
-        drop(&engine->pending->arrivals[i]);
-        if (engine->pending->callers[i].fd >= 0) {
-            (void)close(engine->pending->callers[i].fd);
-        }
-    }
+    convoy_xfer_door_drop(engine);
     convoy_memory_free(engine->pending);
     convoy_memory_free(engine->polls);
     engine->pending = NULL;

@@ -34,6 +34,15 @@ static void wake_reaper(void *user)
     (void)!write(engine->kick_fd, &one, sizeof one);
 }
 
+struct convoy_pool_options convoy_xfer_pool_calls(struct convoy_xfer *engine)
+{
+    return (struct convoy_pool_options){
+        .ended = wake_reaper,
+        .let_go = engine->device != NULL ? convoy_xfer_device_unpin_pool : NULL,
+        .user = engine,
+    };
+}
+
 static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error)
 {
     const struct convoy_xfer_options *options = &engine->options;
@@ -49,10 +58,8 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
         .block_bytes = options->block_bytes,
         .lease_max = 2 * (options->transfer_max + options->prealloc_count), /* a resize makes those anew */
         .reference_max = 4 * options->transfer_max,
-        .ended = wake_reaper,
-        .let_go = engine->device != NULL ? convoy_xfer_device_unpin_pool : NULL,
-        .user = engine,
     };
+    const struct convoy_pool_options calls = convoy_xfer_pool_calls(engine);
     const struct convoy_pool_options note = {
         .kind = CONVOY_POOL_SHARED,
         .bytes = notes,
@@ -63,6 +70,9 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
     const struct convoy_pool_request token = {
         .owner = {"token", 5, 1}, .bytes = CONVOY_INTRODUCE_TOKEN_BYTES, .deadline_ns = CONVOY_LEASE_NEVER};
     struct convoy_slot slot;
+    pool.ended = calls.ended;
+    pool.let_go = calls.let_go;
+    pool.user = calls.user;
     void *made = convoy_far_rma_pool(engine);
     if (made != NULL) {
         pool.kind = CONVOY_POOL_HOST;
@@ -89,7 +99,7 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
     return status;
 }
 
-static int32_t open_tables(struct convoy_xfer *engine, struct convoy_error *error)
+int32_t convoy_xfer_tables(struct convoy_xfer *engine, struct convoy_error *error)
 {
     uint32_t count = engine->options.transfer_max;
     engine->entries = convoy_memory_array(count, sizeof *engine->entries);
@@ -161,7 +171,8 @@ static int32_t open_identity(struct convoy_xfer *engine, struct convoy_error *er
     return status;
 }
 
-static int32_t open_threads(struct convoy_xfer *engine, struct convoy_error *error)
+/* Under the lock, so that the first does nothing before the second is there. */
+static int32_t start_both(struct convoy_xfer *engine, struct convoy_error *error)
 {
     int32_t status = convoy_runtime_thread_start(engine->runtime, "xfer", convoy_xfer_progress_main, engine,
                                                  &engine->progress);
@@ -171,15 +182,17 @@ static int32_t open_threads(struct convoy_xfer *engine, struct convoy_error *err
     status = convoy_runtime_thread_start(engine->runtime, "copy", convoy_xfer_copier_main, engine, &engine->copier);
     engine->has_threads = true;
     engine->has_copier = status == CONVOY_OK;
+    engine->must_stop = status != CONVOY_OK;
     return status == CONVOY_OK ? CONVOY_OK : convoy_error_set_errno(error, status, errno, "start a thread");
 }
 
-static void stop_threads(struct convoy_xfer *engine)
+void convoy_xfer_threads_stop(struct convoy_xfer *engine)
 {
     const uint64_t one = 1;
     convoy_xfer_lock(engine);
     engine->must_stop = true;
     (void)pthread_cond_broadcast(&engine->work);
+    (void)pthread_cond_broadcast(&engine->changed);
     (void)!write(engine->kick_fd, &one, sizeof one);
     convoy_xfer_unlock(engine);
     if (engine->has_threads) {
@@ -192,8 +205,19 @@ static void stop_threads(struct convoy_xfer *engine)
     convoy_far_opener_join(engine);
 }
 
-/* No thread is left that looks at it. */
-static void destroy(struct convoy_xfer *engine)
+int32_t convoy_xfer_threads_start(struct convoy_xfer *engine, struct convoy_error *error)
+{
+    convoy_xfer_lock(engine);
+    engine->must_stop = false;
+    int32_t status = start_both(engine, error);
+    convoy_xfer_unlock(engine);
+    if (status != CONVOY_OK) {
+        convoy_xfer_threads_stop(engine);
+    }
+    return status;
+}
+
+void convoy_xfer_free(struct convoy_xfer *engine)
 {
     for (uint32_t i = 0; engine->peers != NULL && i < engine->peer_top; i++) {
         convoy_xfer_peer_close(&engine->peers[i]);
@@ -242,12 +266,11 @@ static void init_changed(struct convoy_xfer *engine)
     (void)pthread_condattr_destroy(&monotonic);
 }
 
-int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_transfer_options *options,
-                         struct convoy_xfer **engine_out, struct convoy_error *error)
+struct convoy_xfer *convoy_xfer_new(struct convoy_runtime *runtime)
 {
     struct convoy_xfer *engine = convoy_memory_zalloc(sizeof *engine);
     if (engine == NULL) {
-        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for an engine");
+        return NULL;
     }
     engine->runtime = runtime;
     engine->state = CONVOY_ENGINE_OPEN;
@@ -261,16 +284,39 @@ int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_tra
     (void)pthread_mutex_init(&engine->far_opening, NULL);
     (void)pthread_cond_init(&engine->work, NULL);
     init_changed(engine);
+    return engine;
+}
+
+/* What the host's table says is kept: its name is only borrowed. */
+static void keep_table(struct convoy_xfer *engine)
+{
+    const struct convoy_device_table *table = engine->options.device_table;
+    if (table == NULL || table->name == NULL || table->name_length >= sizeof engine->device_name) {
+        return; /* which opening it refuses */
+    }
+    engine->device_table = *table;
+    memcpy(engine->device_name, table->name, table->name_length);
+    engine->device_table.name = engine->device_name;
+}
+
+int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_transfer_options *options,
+                         struct convoy_xfer **engine_out, struct convoy_error *error)
+{
+    struct convoy_xfer *engine = convoy_xfer_new(runtime);
+    if (engine == NULL) {
+        return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for an engine");
+    }
     int32_t (*const steps[])(struct convoy_xfer *, struct convoy_error *) = {
-        open_identity, convoy_xfer_device_open, open_tables, open_pools, open_files, open_address, open_threads};
+        open_identity, convoy_xfer_device_open, convoy_xfer_tables, open_pools, open_files, open_address, convoy_xfer_threads_start};
     int32_t status = convoy_xfer_options_load(runtime, options, &engine->options, error);
+    keep_table(engine);
     for (size_t i = 0; status == CONVOY_OK && i < sizeof steps / sizeof steps[0]; i++) {
         status = steps[i](engine, error);
     }
     if (status != CONVOY_OK) {
-        stop_threads(engine);
+        convoy_xfer_threads_stop(engine);
         convoy_far_close(engine); /* a peer may have come already */
-        destroy(engine);
+        convoy_xfer_free(engine);
         return status;
     }
     *engine_out = engine;
@@ -370,6 +416,7 @@ int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, stru
     uint32_t held = 0;
     convoy_xfer_lock(engine);
     engine->state = CONVOY_ENGINE_CLOSING;
+    engine->is_halted = engine->is_parked = false; /* it does not move any more; this thread does what is left to do */
     for (;;) {
         end_all(engine);
         convoy_xfer_waiting_refuse_all(engine, CONVOY_CLOSED);
@@ -401,10 +448,10 @@ int32_t convoy_xfer_close(struct convoy_xfer *engine, uint64_t deadline_ns, stru
 
 void convoy_xfer_destroy(struct convoy_xfer *engine)
 {
-    stop_threads(engine);
+    convoy_xfer_threads_stop(engine);
     convoy_far_close(engine);
     for (uint32_t i = 0; i < engine->entry_count; i++) { /* views of released loads, manifests of lent stages */
         convoy_xfer_entry_drop(engine, &engine->entries[i]);
     }
-    destroy(engine);
+    convoy_xfer_free(engine);
 }

@@ -339,8 +339,19 @@ void convoy_xfer_entry_fail(struct convoy_xfer *engine, struct convoy_xfer_entry
 
 /* -- freeing ------------------------------------------------------------------------------------------------------- */
 
+static void free_kept(struct convoy_xfer_entry *entry)
+{
+    for (uint32_t i = 0; i < entry->kept_count; i++) {
+        convoy_memory_free(entry->kept[i]);
+    }
+    convoy_memory_free(entry->kept);
+    entry->kept = NULL;
+    entry->kept_count = 0;
+}
+
 static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
+    free_kept(entry);
     if (entry->kind == CONVOY_XFER_STAGE) {
         convoy_xfer_stage_retire(engine, entry, CONVOY_LEASE_END_RELEASED);
         if (entry->note.lease != CONVOY_LEASE_NONE) {

@@ -104,6 +104,9 @@ struct convoy_xfer_entry {
     struct convoy_xfer_device_part device;
     struct convoy_copy_piece *device_pieces; /* grows, kept */
     size_t device_piece_room;
+    bool is_shown; /* the host was given pointers into its memory */
+    void **kept; /* memory of earlier builds that the host was given pointers into, until it releases */
+    uint32_t kept_count;
     struct convoy_error error;
     uint32_t request_length;
     char request[CONVOY_REQUEST_BYTES + 1];

@@ -58,6 +58,7 @@ extern const struct convoy_lane convoy_lane_near;
 #define CONVOY_XFER_INLINE_BYTES (256u << 10) /* copied at once by whoever comes; more goes to the copier or a waiter */
 #define CONVOY_XFER_EARLY_BYTES (1u << 20)  /* from here on a send with a stage of its own is offered before it is staged */
 #define CONVOY_XFER_CHUNK_BYTES (128u << 10) /* that the mark moves by: in a cache of its own until its reader comes */
+#define CONVOY_XFER_DEVICE_NAME_BYTES 32u
 #define CONVOY_XFER_DIALS 16u
 #define CONVOY_XFER_TIMELINE 256u /* requests that ended, kept for the timeline */
 
@@ -242,6 +243,8 @@ struct convoy_xfer {
     int notify_fd; /* or -1 */
     bool is_notified;
     bool must_stop;
+    bool is_halted; /* on its way to another build: host threads are sent away */
+    bool is_parked; /* and no thread of its own does anything: what peers say stays in the rings (xfer/move.h) */
     bool has_threads; /* at least the first of the two */
     bool has_copier;
     pthread_t progress;
@@ -249,6 +252,8 @@ struct convoy_xfer {
     pthread_cond_t work; /* for the copier */
 
     struct convoy_xfer_device *device; /* NULL: none was asked for */
+    struct convoy_device_table device_table; /* of the host's, to open it once more */
+    char device_name[CONVOY_XFER_DEVICE_NAME_BYTES];
     struct convoy_far *far; /* NULL until the first such peer comes */
     pthread_mutex_t far_opening;
     struct convoy_far_opener far_opener;
@@ -348,6 +353,8 @@ void convoy_xfer_peer_end(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 void convoy_xfer_say(struct convoy_xfer *engine, struct convoy_xfer_peer *peer, const struct convoy_xfer_notice *notice);
 void convoy_xfer_peer_check(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
 void convoy_xfer_peer_flush(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
+/* Room for more of what waits. false: there is none. */
+bool convoy_xfer_backlog_grow(struct convoy_xfer_peer *peer);
 /* Closes all it has, whatever its state. */
 void convoy_xfer_peer_close(struct convoy_xfer_peer *peer);
 void convoy_xfer_peer_free(struct convoy_xfer *engine, struct convoy_xfer_peer *peer);
@@ -363,6 +370,19 @@ void convoy_copy_strided(uint8_t *to, const struct convoy_tensor_piece *piece);
 bool convoy_copy_is_reachable(const struct convoy_tensor_piece *piece);
 /* Zeroes what lies between the end of a tensor and the next one. Returns where that starts. */
 uint64_t convoy_copy_clear_gap(uint8_t *slot, uint64_t end, uint64_t payload_bytes);
+
+/* -- engine.c: for whoever moves it; no lock -- */
+/* All but tables, pools, files and threads. NULL: out of memory. gives */
+struct convoy_xfer *convoy_xfer_new(struct convoy_runtime *runtime);
+/* Empty ones, as large as the options say. NO_MEMORY. */
+int32_t convoy_xfer_tables(struct convoy_xfer *engine, struct convoy_error *error);
+/* Of both, or of none: SYSTEM. They wait while it is parked. */
+int32_t convoy_xfer_threads_start(struct convoy_xfer *engine, struct convoy_error *error);
+void convoy_xfer_threads_stop(struct convoy_xfer *engine);
+/* What open gets for the shared pool beside sizes: who is told of ends. */
+struct convoy_pool_options convoy_xfer_pool_calls(struct convoy_xfer *engine);
+/* The memory and all that is left in it; no thread looks at it. */
+void convoy_xfer_free(struct convoy_xfer *engine);
 
 /* The own one, as it is now. [no lock] */
 struct convoy_introduction convoy_xfer_introduction(struct convoy_xfer *engine);
@@ -382,6 +402,8 @@ void convoy_xfer_stage_begin(struct convoy_xfer *engine, struct convoy_xfer_entr
 /* -- stage_manifest.c: in the room, where the last one is found again if it is the same. */
 int32_t convoy_xfer_stage_manifest(const struct convoy_stage *stage, struct convoy_manifest_room *manifest_room,
                                    struct convoy_manifest **manifest_out, struct convoy_error *error);
+/* Where its texts lie, in the note. */
+void convoy_xfer_stage_spans(struct convoy_xfer_entry *entry);
 _Atomic uint64_t *convoy_xfer_stage_mark(const struct convoy_xfer_entry *entry);
 /* Asks the producer of one that waits for it; gives the lock up meanwhile. [host threads] */
 void convoy_xfer_stage_poll(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline);
@@ -454,6 +476,10 @@ void convoy_xfer_pause(struct convoy_xfer *engine, uint64_t until_ns, bool is_as
 /* -- door.c -- the progress thread's own, no lock */
 int32_t convoy_xfer_door_open(struct convoy_xfer *engine, struct convoy_error *error);
 void convoy_xfer_door_close(struct convoy_xfer *engine);
+/* Memory for it; open has it already. */
+int32_t convoy_xfer_door_room(struct convoy_xfer *engine, struct convoy_error *error);
+/* Drops those that are on their way in: whoever dialed dials again. [no thread of the engine's runs] */
+void convoy_xfer_door_drop(struct convoy_xfer *engine);
 uint32_t convoy_xfer_door_polls(struct convoy_xfer *engine, struct pollfd *polls, uint32_t room);
 void convoy_xfer_door_step(struct convoy_xfer *engine);
 uint32_t convoy_xfer_polls_max(uint32_t peer_max);

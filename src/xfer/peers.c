@@ -237,7 +237,7 @@ void convoy_xfer_peer_end(struct convoy_xfer *engine, struct convoy_xfer_peer *p
 
 /* -- talking ------------------------------------------------------------------------------------------------------- */
 
-static bool backlog_grow(struct convoy_xfer_peer *peer)
+bool convoy_xfer_backlog_grow(struct convoy_xfer_peer *peer)
 {
     uint32_t room = peer->backlog_room != 0 ? 2 * peer->backlog_room : BACKLOG_FIRST;
     struct convoy_ring_entry *grown = room <= BACKLOG_MAX ? convoy_memory_array(room, sizeof *grown) : NULL;
@@ -260,7 +260,7 @@ static void put_or_keep(struct convoy_xfer *engine, struct convoy_xfer_peer *pee
     if (peer->backlog_count == 0 && peer->lane->put(engine, peer, entry)) {
         return;
     }
-    if (peer->backlog_count == peer->backlog_room && !backlog_grow(peer)) {
+    if (peer->backlog_count == peer->backlog_room && !convoy_xfer_backlog_grow(peer)) {
         CONVOY_XFER_NOTE(engine, messages_dropped); /* deadlines and retries are for this */
         return;
     }

@@ -168,6 +168,9 @@ void convoy_xfer_kick(struct convoy_xfer *engine)
 
 void convoy_xfer_pump(struct convoy_xfer *engine)
 {
+    if (engine->is_parked) {
+        return;
+    }
     if (engine->is_dozing) {
         awake_all(engine);
         if (engine->is_progress_asleep) { /* it relies on being woken by peers, who now wake nobody */
@@ -378,6 +381,9 @@ void *convoy_xfer_progress_main(void *argument)
 {
     struct convoy_xfer *engine = argument;
     convoy_xfer_lock(engine);
+    while (engine->is_parked && !engine->must_stop) {
+        (void)pthread_cond_wait(&engine->changed, &engine->lock);
+    }
     while (!engine->must_stop) {
         progress_once(engine, engine->polls);
     }

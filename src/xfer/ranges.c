@@ -52,7 +52,7 @@ void convoy_xfer_range_use(const struct convoy_xfer *engine, uint64_t address, b
     }
 }
 
-static int32_t grow(struct convoy_xfer *engine, struct convoy_error *error)
+int32_t convoy_xfer_range_room(struct convoy_xfer *engine, struct convoy_error *error)
 {
     uint32_t room = engine->range_room != 0 ? 2 * engine->range_room : 16;
     struct convoy_xfer_range *grown = convoy_memory_array(room, sizeof *grown);
@@ -80,7 +80,7 @@ static int32_t add(struct convoy_xfer *engine, void *memory, uint64_t bytes, str
         return convoy_error_set(error, CONVOY_BUSY, "memory %p of %llu bytes overlaps %p of %llu, registered before", memory,
                                 (unsigned long long)bytes, (void *)other->memory, (unsigned long long)other->bytes);
     }
-    if (engine->range_count == engine->range_room && grow(engine, error) != CONVOY_OK) {
+    if (engine->range_count == engine->range_room && convoy_xfer_range_room(engine, error) != CONVOY_OK) {
         return CONVOY_NO_MEMORY;
     }
     engine->ranges[engine->range_count++] = (struct convoy_xfer_range){.memory = memory, .bytes = bytes, .references = 1};

@@ -151,6 +151,8 @@ bool convoy_xfer_order_back(struct convoy_xfer *engine, struct convoy_xfer_peer 
 struct convoy_xfer_range *convoy_xfer_range_find(const struct convoy_xfer *engine, uint64_t address, uint64_t bytes);
 /* Whether any of it is registered. */
 bool convoy_xfer_range_touches(const struct convoy_xfer *engine, uint64_t address, uint64_t bytes);
+/* Room for more of them. NO_MEMORY. */
+int32_t convoy_xfer_range_room(struct convoy_xfer *engine, struct convoy_error *error);
 /* One part more, or less, is read or written there. */
 void convoy_xfer_range_use(const struct convoy_xfer *engine, uint64_t address, bool is_begun);
 

@@ -176,7 +176,18 @@ static uint8_t *descriptor_at(const struct convoy_xfer_entry *entry)
     return (uint8_t *)entry->note.address + CONVOY_MARK_BYTES;
 }
 
-/* The descriptor's scalars then are those in the notes: the host's text is only borrowed. */
+void convoy_xfer_stage_spans(struct convoy_xfer_entry *entry)
+{
+    struct convoy_descriptor *descriptor = &entry->descriptor;
+    descriptor->request.text = (const char *)descriptor_at(entry) + CONVOY_DESCRIPTOR_HEADER_BYTES;
+    descriptor->session.text = descriptor->request.text + descriptor->request.bytes;
+    if (descriptor->scalars.bytes != 0) {
+        descriptor->scalars.text = descriptor->session.text + descriptor->session.bytes;
+    }
+}
+
+/* The descriptor's texts then are those in the notes: the host's are only borrowed, and what hosts are shown of it stays where
+ * it is for as long as the stage, whichever build has it. */
 static int32_t write_note(struct convoy_xfer_entry *entry, struct convoy_error *error)
 {
     struct convoy_descriptor *descriptor = &entry->descriptor;
@@ -189,10 +200,7 @@ static int32_t write_note(struct convoy_xfer_entry *entry, struct convoy_error *
     atomic_store_explicit(convoy_xfer_stage_mark(entry), 0, memory_order_relaxed);
     int32_t status = convoy_descriptor_encode(descriptor, descriptor_at(entry), bytes, error);
     entry->known_bytes = bytes;
-    if (descriptor->scalars.bytes != 0) {
-        descriptor->scalars.text = (const char *)descriptor_at(entry) + CONVOY_DESCRIPTOR_HEADER_BYTES +
-                                   descriptor->request.bytes + descriptor->session.bytes;
-    }
+    convoy_xfer_stage_spans(entry);
     return status;
 }
 

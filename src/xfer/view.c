@@ -16,13 +16,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The notes of an engine, which all generations of its pool share. */
-struct convoy_view_notes {
-    const uint8_t *memory;
-    size_t bytes;
-    uint32_t references;
-};
-
 static int32_t open_notes(int fd, struct convoy_view_notes **notes_out, struct convoy_error *error)
 {
     struct convoy_view_notes *notes = convoy_memory_zalloc(sizeof *notes);
@@ -44,7 +37,9 @@ static int32_t open_notes(int fd, struct convoy_view_notes **notes_out, struct c
 static void put_notes(struct convoy_view_notes *notes)
 {
     if (notes != NULL && --notes->references == 0) {
-        (void)munmap((void *)(uintptr_t)notes->memory, notes->bytes);
+        if (notes->memory != NULL) {
+            (void)munmap((void *)(uintptr_t)notes->memory, notes->bytes);
+        }
         convoy_memory_free(notes);
     }
 }
@@ -279,4 +274,13 @@ void convoy_view_free(struct convoy_view *view)
         (void)close(view->pid_fd);
     }
     convoy_memory_free(view);
+}
+
+void convoy_view_leave(struct convoy_view *view)
+{
+    view->pool = NULL;
+    view->device = NULL;
+    if (view->notes_kept != NULL) {
+        view->notes_kept->memory = NULL;
+    }
 }

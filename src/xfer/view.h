@@ -13,8 +13,14 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct convoy_view_notes;
 struct convoy_xfer_device;
+
+/* The notes of an engine, which all generations of its pool share. */
+struct convoy_view_notes {
+    const uint8_t *memory; /* NULL: let go of */
+    size_t bytes;
+    uint32_t references;
+};
 
 /* One generation of a peer's pool as it is mapped here. It outlives the generation, and the peer, until the last view is
  * released. A peer has a list of them, newest first; the list is one reference of each. */
@@ -61,5 +67,7 @@ int32_t convoy_view_attach(struct convoy_view **newest, struct convoy_view *view
 /* That generation, and all before the oldest, leave the list, the newest once a newer one comes. How many it has meant. */
 uint32_t convoy_view_forget(struct convoy_view *newest, uint64_t generation, uint64_t oldest);
 void convoy_view_put_all(struct convoy_view *newest);
+/* Its memory, and that of its notes, is another's now: nothing of it is unmapped or unpinned when it is freed. */
+void convoy_view_leave(struct convoy_view *view);
 
 #endif
