@@ -72,7 +72,7 @@ class Prepared:
             operation = rounds.open_operation()
         except errors.ConvoyError:  # closed meanwhile; what came first is what is raised
             return False
-        if operation == 0 or operation == rounds._known:  # of another call, for which this one was Busy
+        if rounds.is_known(operation):  # none, or of another call, for which this one was Busy
             return False
         self._operation = rounds._known = operation
         return True

@@ -45,6 +45,7 @@ class Rounds:
         self.first_slice = c_uint64(min(SLICE_NS, timeout_ns))
         self.prepared_calls: "weakref.WeakSet[Any]" = weakref.WeakSet()  # they hold addresses of the build
         self._known = 0  # the last operation whose call is known
+        self._begun: Optional["Operation"] = None  # the last that was begun by itself; known as soon as it has a value
         self._left_open: Optional[Callable[[Optional[float]], Any]] = None
 
     @property
@@ -174,6 +175,10 @@ class Rounds:
         """The value of the operation that is open, 0 = none. For the owner."""
         return self._look().operation
 
+    def is_known(self, operation: int) -> bool:
+        """Whether there is none, or it is of a call that can wait for it. For the owner."""
+        return operation in (0, self._known) or (self._begun is not None and operation == self._begun.value)
+
     def has_ended(self, round: int) -> bool:
         """Whether no operation is open and this round was the last one: an interrupted call has its result already."""
         info = self._look()
@@ -182,6 +187,7 @@ class Rounds:
     def _begin(self, operation: "Operation", start: Callable[[], None]) -> "Operation":
         """Starts an operation. From then on ``wait`` finds it, also when the caller is interrupted before it has it."""
         before, self._left_open = self._left_open, operation.wait
+        self._begun = operation
         try:
             self.alone(start)
         except BaseException:
