@@ -69,6 +69,7 @@ class Swap:
                     raise
                 self._course.is_stopped = True
                 interrupt = interrupt or failure
+        self._thread.join()  # it has said its last word
         if interrupt is not None:
             raise interrupt
         if self._failure is not None:
