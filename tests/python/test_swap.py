@@ -146,7 +146,8 @@ def test_swapped_thirty_times_nothing_leaks() -> None:
             other.accept(timeout=_LATE_S).release()
             if turn == 3:
                 before = _holdings()
-        expect_equal(_holdings(), before, "after 30 swaps, as after four")
+        after = _holdings()
+        assert all(after[name] <= before[name] for name in before), "after 30 swaps %s, after four %s" % (after, before)
         expect_equal(len(group._former), 30, "places of before, one pointer each")
 
 
