@@ -16,6 +16,7 @@ WERROR ?= 0
 DEPS ?= yes
 TRACE ?=
 TENSORS ?=
+SWAP ?=
 RUN_ARGS ?=
 
 # -- sources, by layer, sorted ------------------------------------------------------------------------------------
@@ -32,7 +33,7 @@ WIRE_SOURCES := control_decode control_encode control_schema control_table contr
                 manifest_check manifest_json name scalars writer
 XFER_SOURCES := calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine engine_options entries extents far far_connect far_land far_move far_open far_outbox far_push far_put far_raw far_rma hear introduce landing load load_start look move move_count move_entry move_figures move_peer move_state move_tables move_window near notice orders peers progress ranges raw raw_copy raw_in raw_window resize ring send session share share_files slots stage stage_manifest state stats stats_prometheus view window
 PLUGIN_SOURCES := build_id context describe engine_move group group_close group_move group_open group_options group_state handle manifest move query record record_move record_sync report_in sized table_core table_move table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
-LOAD_SOURCES := digest elf_file elf_parts elf_source host_core host_poll host_sync host_transfer inspect library loader manifest mapped search tables
+LOAD_SOURCES := build config digest elf_file elf_parts elf_source gate handles host_core host_poll host_sync host_transfer inspect library loader manifest mapped requests search swap swap_move swap_prepare swap_switch tables
 CLI_SOURCES := arrival arrival_write board crew doctor doctor_device doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_phases perf_transfer_report perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_swap pipeline_trace pipeline_work place plain_host plan progress rank replay report report_swap run run_check run_fault run_log run_options run_swap safetensors safetensors_compare safetensors_parse safetensors_write scheduler serving_host swapper tensor_fields tensors_default trace transfer_host two_hosts version
 REFERENCE_SOURCES := check log main shard table walk
 CLI_UNIT_TESTS := crew histogram options place plan reference run_fault run_log run_options run_report run_swap scheduler trace
@@ -61,13 +62,13 @@ UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pip
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync slices timeout_report waits_closed
-INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_transfer
+INTEGRATION_SCRIPTS := doctor_cli install package_list readme_example readme_settings run_cli run_swap run_transfer
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
 ABI_TESTS := engine_states hygiene load
 FUZZERS := descriptor elf hello manifest message poll_payload round safetensors sync_payload
 BENCH_SOURCES := options process work
-TEST_LIB_SOURCES := allgather crowd describe exchange expect exposition fake_round hosts plugin random_scene rank ranks rows scenarios scene tasks engines engine_moves far_hosts kinds sim_host
+TEST_LIB_SOURCES := allgather crowd describe engine_moves engines exchange expect exposition fake_round far_hosts hosts kinds plugin random_scene rank ranks rows scenarios scene sim_host swap_rank tasks
 UNIT_LIB_SOURCES := device_case linknode neighbours poll_pair ucx_case bulknode fake_transfer
 TEST_SHIMS := global_ucp old_ucp
 
@@ -216,9 +217,9 @@ deps-build deps-test deps-bench: deps-%:
 
 # A make of its own, so that nothing is compiled before the packages are there.
 .PHONY: run
-run: deps-build ## replay a serving trace through real processes, carry tensors; TRACE=file TENSORS=file RUN_ARGS="--dp 8 --tp 1"
-	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) DEPS=no all
-	$(BIN)/convoy run --out $(BIN)/run $(if $(TRACE),--trace '$(TRACE)') $(if $(TENSORS),--tensors '$(TENSORS)') $(RUN_ARGS)
+run: deps-build ## replay a serving trace through real processes, carry tensors; SWAP=1 swaps the plugin meanwhile; TRACE=file TENSORS=file RUN_ARGS="--dp 8 --tp 1"
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) DEPS=no all $(if $(SWAP),$(SECOND_BUILD))
+	$(BIN)/convoy run --out $(BIN)/run $(if $(SWAP),--swap $(SECOND_BUILD)@1000:every=500:back=4000) $(if $(TRACE),--trace '$(TRACE)') $(if $(TENSORS),--tensors '$(TENSORS)') $(RUN_ARGS)
 
 # -- tests ---------------------------------------------------------------------------------------------------------
 
@@ -268,6 +269,8 @@ $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts
 MOVE_TESTS := move_groups
 $(MOVE_TESTS:%=$(TEST_BIN)/integration/test_%): $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
 INTEGRATION_TESTS += $(MOVE_TESTS)
+$(TEST_BIN)/integration/test_swap_load: $(call objects,$(addprefix tests/lib/,moving)) | $(SECOND_BUILD)
+INTEGRATION_TESTS += swap_load
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
 INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_move_kinds transfer_move_states transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
@@ -339,7 +342,7 @@ check: deps-test ## all that a merge needs: warnings are errors, everything of `
 	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
-test-cli: all ## the command and the replay, as a user runs them
+test-cli: all $(SECOND_BUILD) ## the command and the replay, as a user runs them
 	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
 
 # Runs no test: looks in the log of those that ran.

@@ -5,11 +5,12 @@
  *   inspect   what a file is, without running any of it
  *   open      find a file, decide from it alone, load it, check that what was loaded is that file, negotiate
  *   host_*    one function per table slot, on handles that the loader owns
- *   close     when no context is open any more; the plugin's code stays mapped until the process ends
+ *   swap      put another build behind all handles while the host goes on
+ *   close     when no context is open any more; the code of every build stays mapped until the process ends
  *
- * Hosts hold the loader's handles {table, inner}, never the plugin's own: that is what makes it possible to put another
- * build behind them later. A call costs one indirection more than a call through the table. What the plugin lacks is
- * never NULL: such a slot answers UNSUPPORTED. A probe that fails is no log line; one info line states what was agreed.
+ * Hosts hold the loader's handles, never the plugin's own. A handle is bound to {table, inner object} of one build, and a
+ * swap binds it anew. A call costs two loads more than a call through the table. What the plugin lacks is never NULL: such
+ * a slot answers UNSUPPORTED. A probe that fails is no log line; one info line states what was agreed.
  *
  * The loader is part of the host: header and library are of one release, so its own structs carry no size. No file
  * can make it crash: one that is missing, unreadable, truncated, corrupt, no ELF file, or of another machine is a
@@ -70,7 +71,7 @@ int32_t convoy_loader_inspect(const char *path, struct convoy_file_info *info_ou
 
 /* -- open and close ----------------------------------------------------------------------------------------------- */
 
-typedef struct convoy_loader convoy_loader;             /* one loaded build */
+typedef struct convoy_loader convoy_loader;             /* the build that runs, and those that ran before */
 typedef struct convoy_host_context convoy_host_context; /* the host's handle of a context */
 typedef struct convoy_host_group convoy_host_group;     /* the host's handle of a group */
 typedef struct convoy_host_engine convoy_host_engine;   /* the host's handle of a transfer engine */
@@ -86,11 +87,12 @@ struct convoy_loader_options {
     convoy_log_fn log;   /* NULL = nowhere; called on the caller's thread */
     void *log_user;
     const char *host_name; /* who asks, for the plugin's logs; ends in a zero; may be NULL */
-    const struct convoy_family_request *families; /* NULL = all four as these headers know them */
+    const struct convoy_family_request *families; /* NULL = all, as these headers know them; without
+                                                     "move" there is no swap */
     size_t family_count;                          /* at most CONVOY_LOADER_FAMILIES_MAX */
 };
 
-/* What was loaded. Lives as long as its loader. */
+/* What was loaded. Lives as long as its loader, also when another build has taken over. */
 struct convoy_loader_info {
     struct convoy_file_info file;
     uint32_t was_mapped; /* 1 = this build was mapped before: nothing was loaded */
@@ -112,22 +114,102 @@ struct convoy_loader_info {
 int32_t convoy_loader_open(const struct convoy_loader_options *options, convoy_loader **loader_out,
                            struct convoy_error *error);
 
-/* Forgets the build; its code stays mapped, so a thread that is still in it does no harm. NULL is a no-op.
- * BUSY: contexts are open, text says how many; nothing was closed.
+/* Forgets all its builds; their code stays mapped, so a thread that is still in it does no harm. NULL is a no-op.
+ * BUSY: contexts are open, text says how many, or a swap is under way; nothing was closed.
  * [one thread; never blocks; all contexts closed; since 1.0] */
 int32_t convoy_loader_close(convoy_loader *loader, struct convoy_error *error);
 
-/* Never NULL. [any thread; never blocks; open; since 1.0] */
+/* Of the build that runs; a build that an earlier open or swap had loaded keeps the path it was found at then. Never NULL.
+ * [any thread; never blocks; open; since 1.0] */
 const struct convoy_loader_info *convoy_loader_info(const convoy_loader *loader);
 
-/* The plugin's own table of a requested family, or NULL when it was refused. For families that have no host functions
+/* The own table of a requested family of the build that runs, or NULL when it was refused. For families that have no host functions
  * here; handles of the two worlds do not mix. [any thread; never blocks; open; since 1.0] */
 const struct convoy_table_header *convoy_loader_table(const convoy_loader *loader, const char *family);
+
+/* -- swap ---------------------------------------------------------------------------------------------------------- */
+/*
+ * Every context of the loader, with its groups and engines, goes over to another build (convoy/move.h). The host keeps its
+ * handles, operations, transfers and peers; members in other processes notice a pause and nothing else.
+ *
+ *   phase      what is done, over all contexts                              calls of the host meanwhile
+ *   loading    find, inspect and decide as at open; load; same families     as always; opens and closes of contexts and
+ *   preparing  each context is opened in the new build too                  opens of groups and engines wait for the end
+ *   quiescing  the old build begins nothing more and ends what is open      the pause: what the old build would begin waits
+ *   exporting  it says what it has                                          the same
+ *   importing  the new one makes the same                                   the same
+ *   resuming   the new one goes on: from here there is no way back          the same
+ *   switching  the handles are bound to it                                  the pause ends
+ *   retiring   the old one frees all but its handles                        run in the new build
+ *
+ * What fails before `resuming` is over is undone: the new contexts are closed, the old ones go on, no call is lost. With
+ * several contexts the first that resumes decides: when a later one cannot, that one and those after it stay with the old
+ * build, where they go on, the status says why, and the same swap can be called again for the rest; until then the loader's
+ * current build is the old one. What a host had closed, or had failed to open, stays behind in the old build as a tombstone.
+ *
+ * A call that finds the pause waits for its end, also one that is tagged [never blocks]; it is answered by whichever build
+ * goes on. What is left of a timeout is counted as if the call had not been interrupted when it had waited before, and from
+ * anew when it had not. A call from a log callback inside the swap itself cannot wait for it and is BUSY, as is a call that
+ * waits for a swap which has not ended 10 s (opens: 30 s) after its timeout.
+ */
+#define CONVOY_SWAP_LOADING 1
+#define CONVOY_SWAP_PREPARING 2
+#define CONVOY_SWAP_QUIESCING 3
+#define CONVOY_SWAP_EXPORTING 4
+#define CONVOY_SWAP_IMPORTING 5
+#define CONVOY_SWAP_RESUMING 6
+#define CONVOY_SWAP_SWITCHING 7
+#define CONVOY_SWAP_RETIRING 8
+#define CONVOY_SWAP_DONE 9
+
+struct convoy_swap_build {
+    char release[32];
+    char build_id[72]; /* hexadecimal; empty = not known yet */
+};
+
+/* What a swap did. OUT, owned by the caller; on failure written as far as it came. */
+struct convoy_swap_result {
+    struct convoy_swap_build from;
+    struct convoy_swap_build to;
+    uint32_t phase;         /* CONVOY_SWAP_*: DONE, or where it failed */
+    uint32_t was_mapped;    /* 1 = the new build was mapped before: nothing was loaded */
+    uint32_t context_count; /* that were handed over */
+    uint32_t group_count;
+    uint32_t engine_count;
+    uint32_t late_count; /* contexts whose old build a call is still inside of; context_close retires those */
+    uint64_t state_bytes; /* exported */
+    uint64_t pause_ns;    /* from the first refusal of new work until whoever waited is woken */
+    uint64_t load_ns;
+    uint64_t prepare_ns;
+    uint64_t quiesce_ns;
+    uint64_t export_ns;
+    uint64_t import_ns;
+    uint64_t switch_ns; /* resuming and switching */
+    uint64_t retire_ns;
+    uint64_t total_ns; /* with undoing, where there was some */
+};
+
+/*
+ * Puts the build in a file behind all handles of a loader. A build that is mapped already is used again; a file replaced
+ * under its own name, a link and a copy all give the build that is in the file. Every family that is agreed now must be
+ * agreed again, in any version both sides know. The file's options are those of convoy_loader_open. Writes one line to the
+ * loader's log: info when done, warn when it failed. result_out may be NULL. The error's text begins with the phase.
+ * timeout_ns: for quiescing, and again for retiring; 0 = 5 s.
+ * Finding and loading: as convoy_loader_open. INVALID_ARGUMENT: NULL; the file holds the very build that runs. UNSUPPORTED:
+ * one of the builds has no family "move", or it was not asked for; an object cannot be handed over. BUSY: another swap of
+ * this loader is under way. DRAIN_TIMEOUT: a call, a round or a copy has not ended in time; text names it. NO_MEMORY,
+ * FORKED. Preparing, importing and resuming: what context_open, import_state and resume of the new build say.
+ * [one thread, which is in no other call of this loader; blocks for file reads, and up to twice timeout_ns; allocates; open;
+ * since 1.0]
+ */
+int32_t convoy_loader_swap(convoy_loader *loader, const char *path, uint64_t timeout_ns,
+                           struct convoy_swap_result *result_out, struct convoy_error *error);
 
 /* -- core: see convoy_core_table for what each does --------------------------------------------------------------- */
 /*
  * Each function does what the slot of its name does, on the loader's handles. Beside the slot's own statuses:
- * INVALID_ARGUMENT: the handle is NULL. UNSUPPORTED: the loaded plugin does not offer it. NO_MEMORY: no handle.
+ * INVALID_ARGUMENT: the handle is NULL. UNSUPPORTED: the loaded plugin does not offer it. NO_MEMORY: no handle. BUSY: a
+ * swap, see there; never MOVED.
  * Ownership, errors and tags are the slot's: convoy_host_<name> is slot <name> of the table that the section names. A
  * handle that an open gives is freed by the close of its context.
  */

@@ -3,7 +3,7 @@
  * dlopen and what it leaves open: it compares names before files, so a file that was replaced under its old name gives
  * the old code (rust-lang/rust issue 59629); and a symbol may come from a dependency. Both are checked here.
  */
-#include "load/loader.h"
+#include "load/build.h"
 
 #include "core/error.h"
 
@@ -13,13 +13,6 @@
 #include <string.h>
 
 #define SPELLINGS_MAX 16 /* builds that can follow each other under one file name */
-
-static struct convoy_build_id inspected_id(const struct convoy_inspected *inspected)
-{
-    struct convoy_build_id id = {.count = inspected->build_id_bytes};
-    memcpy(id.bytes, inspected->build_id, sizeof id.bytes);
-    return id;
-}
 
 /* Build id of what dlopen gave, whatever it was asked for. */
 static bool library_is_build(void *library, const struct convoy_build_id *wanted)
@@ -91,7 +84,7 @@ static int32_t find_query(void *library, convoy_query_fn *query_out, struct conv
 int32_t convoy_library_open(const struct convoy_inspected *inspected, void **library_out, uint32_t *was_mapped_out,
                             convoy_query_fn *query_out, struct convoy_error *error)
 {
-    const struct convoy_build_id wanted = inspected_id(inspected);
+    const struct convoy_build_id wanted = convoy_build_inspected_id(inspected);
     char mapped[CONVOY_MAPPED_PATH_BYTES];
     void *library = NULL;
     int32_t status = CONVOY_OK;

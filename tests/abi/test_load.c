@@ -53,11 +53,12 @@ static void test_load_all_families_are_agreed_at_the_headers_version(void **stat
 {
     const struct host *host = *state;
     const struct convoy_loader_info *info = convoy_loader_info(host->loader);
-    assert_int_equal(info->family_count, 4);
+    assert_int_equal(info->family_count, 5);
     assert_int_equal(info->answers[0].minor, CONVOY_CORE_MINOR);
     assert_int_equal(info->answers[1].minor, CONVOY_POLL_MINOR);
     assert_int_equal(info->answers[2].minor, CONVOY_SYNC_MINOR);
     assert_int_equal(info->answers[3].minor, CONVOY_TRANSFER_MINOR);
+    assert_int_equal(info->answers[4].minor, CONVOY_MOVE_MINOR);
     assert_string_equal(info->file.soname, CONVOY_SONAME);
     assert_string_equal(info->file.unload, "nodelete");
 }

@@ -55,7 +55,7 @@ check replay_stops_when_a_log_is_full 1 'replay ended early: a log is full .* ev
     "$convoy" run --dp 8 --tp 1 --log-mib 1 --out "$work/full"
 check replay_stops_at_its_deadline 1 'replay ended early: its deadline passed .* every result equals the reference' \
     "$convoy" run --speed 1 --deadline 1 --out "$work/late"
-check replay_of_no_plugin_names_the_file 1 'cannot load the plugin: .*small.jsonl' \
+check replay_of_no_plugin_names_the_file 1 'BAD_FILE after .*small.jsonl' \
     "$convoy" run --plugin "$small" --trace "$small" --out "$work/noplugin"
 check replay_leaves_no_logs_of_a_larger_one 0 '^rank-3.log$' bash -c "
     '$convoy' run --dp 8 --tp 1 --trace '$small' --out '$work/shrink' && '$convoy' run --trace '$small' --out '$work/shrink' &&

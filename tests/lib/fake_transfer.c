@@ -2,6 +2,7 @@
 #include "tests/lib/fake_transfer.h"
 
 #include "core/error.h"
+#include "load/loader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,7 +176,7 @@ static int32_t fake_figures(convoy_transfer_engine *engine, struct convoy_engine
 }
 
 static const struct convoy_transfer_table fake_table = {
-    .header = {.table_size = sizeof fake_table},
+    .header = {.table_size = sizeof fake_table, .major = CONVOY_TRANSFER_MAJOR},
     .pool_figures = fake_figures,
     .peer_connect = fake_connect,
     .stage_start = fake_stage_start,
@@ -188,10 +189,18 @@ static const struct convoy_transfer_table fake_table = {
     .abort = fake_abort,
 };
 
+/* A handle of the loader's with nothing behind it but the table. */
+static struct convoy_host_tables fake_tables;
+static struct convoy_host_engine fake_engine;
+
 struct fake_transfer *fake_transfer_reset(void)
 {
     memset(&fake, 0, sizeof fake);
-    fake.host.transfer = &fake_table;
+    memset(&fake_engine, 0, sizeof fake_engine);
+    convoy_host_tables_init(&fake_tables);
+    convoy_host_tables_take(&fake_tables, "transfer", &fake_table.header);
+    convoy_handle_bind_first(&fake_engine.handle, &fake_tables, NULL);
+    fake.host.engine = &fake_engine;
     return &fake;
 }
 

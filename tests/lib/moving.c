@@ -31,8 +31,9 @@ static const struct convoy_move_table *ask_move(const struct plugin *plugin)
 }
 
 /* Beside the directory of the tests of this variant. */
-static void second_path(char *path_out, size_t bytes)
+const char *moving_second_path(void)
 {
+    static char path[1024];
     char program[768];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     EXPECT(length > 0);
@@ -42,16 +43,15 @@ static void second_path(char *path_out, size_t bytes)
         EXPECT(slash != NULL);
         *slash = '\0';
     }
-    (void)snprintf(path_out, bytes, "%s/abi/plugins/libconvoy_b.so", program);
+    (void)snprintf(path, sizeof path, "%s/abi/plugins/libconvoy_b.so", program);
+    return path;
 }
 
 static void load(void)
 {
-    char path[1024];
     plugin_load(&builds[0].plugin);
     builds[0].move = ask_move(&builds[0].plugin);
-    second_path(path, sizeof path);
-    plugin_load_from(&builds[1].plugin, path);
+    plugin_load_from(&builds[1].plugin, moving_second_path());
     builds[1].move = ask_move(&builds[1].plugin);
     EXPECT(builds[0].plugin.query != builds[1].plugin.query);
 }

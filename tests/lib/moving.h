@@ -22,6 +22,9 @@ struct moving_build {
     const struct convoy_move_table *move;
 };
 
+/* The file of the second build. Static storage. */
+const char *moving_second_path(void);
+
 /* The build under test, and the one with the same code and another build id. Loaded once; never unloaded. */
 const struct moving_build *moving_first_build(void);
 const struct moving_build *moving_second_build(void);

@@ -40,6 +40,7 @@ static const probe_fn poll_probes[] = {TEN(ROW, 20)};
 static const probe_fn sync_probes[] = {TEN(ROW, 30)};
 
 static struct convoy_loader loader;
+static struct convoy_build build;
 static struct convoy_host_context context;
 static struct convoy_host_group group;
 static char inner_context;
@@ -48,13 +49,18 @@ static char inner_group;
 static int probes_setup(void **state)
 {
     (void)state;
-    convoy_host_tables_init(&loader.tables);
-    memcpy((char *)&loader.tables.core + 8, core_probes, SLOTS(convoy_core_table) * sizeof(probe_fn));
-    memcpy((char *)&loader.tables.poll + 8, poll_probes, SLOTS(convoy_poll_table) * sizeof(probe_fn));
-    memcpy((char *)&loader.tables.sync + 8, sync_probes, SLOTS(convoy_sync_table) * sizeof(probe_fn));
-    context = (struct convoy_host_context){
-        .tables = &loader.tables, .inner = (convoy_context *)(void *)&inner_context, .loader = &loader};
-    group = (struct convoy_host_group){.tables = &loader.tables, .inner = (convoy_group *)(void *)&inner_group};
+    convoy_host_tables_init(&build.tables);
+    memcpy((char *)&build.tables.core + 8, core_probes, SLOTS(convoy_core_table) * sizeof(probe_fn));
+    memcpy((char *)&build.tables.poll + 8, poll_probes, SLOTS(convoy_poll_table) * sizeof(probe_fn));
+    memcpy((char *)&build.tables.sync + 8, sync_probes, SLOTS(convoy_sync_table) * sizeof(probe_fn));
+    atomic_store(&loader.current, &build);
+    if (convoy_gate_init(&loader.gate, NULL) != CONVOY_OK) {
+        return -1;
+    }
+    context.handle.loader = &loader;
+    group.handle.loader = &loader;
+    convoy_handle_bind_first(&context.handle, &build.tables, &inner_context);
+    convoy_handle_bind_first(&group.handle, &build.tables, &inner_group);
     return 0;
 }
 
@@ -135,10 +141,10 @@ static void test_host_null_handle_is_an_invalid_argument(void **state)
 static void test_host_reduce2_over_two_loaders_is_refused(void **state)
 {
     (void)state;
-    struct convoy_host_tables others;
-    convoy_host_tables_init(&others);
-    struct convoy_host_group other = {.tables = &others};
+    static struct convoy_loader others;
+    struct convoy_host_group other = {.handle = {.loader = &others}};
     struct convoy_error error = CONVOY_ERROR_INIT;
+    convoy_handle_bind_first(&other.handle, &build.tables, &inner_group);
     assert_int_equal(convoy_host_reduce2_start(&group, &other, NULL, NULL, &error), CONVOY_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "different loaders"));
 }
@@ -166,8 +172,8 @@ static void test_host_slots_past_a_short_table_are_unsupported(void **state)
     assert_int_equal(convoy_host_context_close(handle, 0, &error), CONVOY_UNSUPPORTED);
     assert_int_equal(convoy_host_starts(opened, NULL, 0, NULL, &error), CONVOY_UNSUPPORTED);
     assert_non_null(strstr(error.text, "sync starts"));
-    opened->context_count = 0; /* nothing real hangs on it */
-    free(handle);
+    convoy_handle_binding(&handle->handle)->is_closed = true; /* nothing real hangs on it */
+    assert_int_equal(convoy_host_context_close(handle, 0, &error), CONVOY_OK);
     assert_int_equal(convoy_loader_close(opened, NULL), CONVOY_OK);
 }
 

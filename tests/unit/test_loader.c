@@ -46,7 +46,7 @@ static void test_loader_good_plugin_opens_and_closes(void **state)
     struct convoy_error error = CONVOY_ERROR_INIT;
     assert_int_equal(open_kind("good", &loader, &error), CONVOY_OK);
     const struct convoy_loader_info *info = convoy_loader_info(loader);
-    assert_int_equal(info->family_count, 4);
+    assert_int_equal(info->family_count, 5);
     assert_int_equal(info->answers[0].status, CONVOY_OK);
     assert_int_equal(info->answers[2].status, CONVOY_UNSUPPORTED); /* it has no sync, and opens all the same */
     assert_non_null(convoy_loader_table(loader, "poll"));
@@ -128,7 +128,7 @@ static void test_loader_probe_is_silent_and_the_agreement_is_one_line(void **sta
     assert_int_equal(convoy_loader_open(&options, &loader, NULL), CONVOY_OK);
     assert_int_equal(lines.count, 1);
     assert_int_equal(lines.level, CONVOY_LOG_INFO);
-    assert_non_null(strstr(lines.last, "release 1.0.0 core 1.0 poll 1.0 sync none transfer none"));
+    assert_non_null(strstr(lines.last, "release 1.0.0 core 1.0 poll 1.0 sync none transfer none move none"));
     assert_null(strstr(lines.last, "fail"));
     assert_int_equal(convoy_loader_close(loader, NULL), CONVOY_OK);
 }

@@ -183,7 +183,7 @@ static void test_outbox_source_of_an_unfinished_copy_is_not_pulled_away(void **s
     assert_int_equal(add(0, upstream), CONVOY_PEER_LOST);
     assert_true(fake->entries[fake->count].is_aborted);
     assert_false(fake->entries[upstream].is_released); /* still the caller's */
-    assert_int_equal(fake->host.transfer->release(NULL, upstream, &error), CONVOY_OK);
+    assert_int_equal(convoy_host_transfer_release(fake->host.engine, upstream, &error), CONVOY_OK);
     close_outbox();
 }
 

@@ -150,8 +150,8 @@ static void test_pipeline_whose_roles_cannot_open_the_plugin_fails(void **state)
     options.plugin = path;
     run();
     assert_int_equal(output.code, 1);
-    expect_out(": failed after 0 requests, UNSUPPORTED: ");
-    expect_out("family transfer: host wants 1.0 to 1.0, plugin has none");
+    expect_out(": failed after 0 requests, NO_ENTRY: ");
+    expect_out("no_entry.so: it has convoy's note but no function convoy_query");
     expect_out("\npipeline FAILED: ");
     expect_out(", not known of 4 pools; ");
 }

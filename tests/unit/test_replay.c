@@ -201,7 +201,7 @@ static void test_replay_that_cannot_open_says_what_is_missing(void **state)
         int32_t status;
         const char *text;
     } cases[] = {
-        {"/nowhere/it.so", *state, CONVOY_BAD_FILE, "/nowhere/it.so"},
+        {"/nowhere/it.so", *state, CONVOY_NOT_FOUND, "/nowhere/it.so"},
         {plugin_path(), "/nowhere", CONVOY_SYSTEM, "creating /nowhere/rank-0.log"},
         {plugin_path(), longest, CONVOY_INVALID_ARGUMENT, "the log directory's name is too long"},
     };
