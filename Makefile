@@ -55,7 +55,7 @@ UNIT_TESTS += $(FAKE_WIRE_TESTS)
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
-UNIT_TESTS += elf_parts group_options handle link_send memory record record_sync stamp tables tables_pair text
+UNIT_TESTS += elf_parts group_move group_options handle link_send memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
 UNIT_TESTS += diverged poll_quick poll_quick_keyed remote reopen report sync_quick wait
 UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host
@@ -266,7 +266,7 @@ $(FAULT_TESTS:%=$(TEST_BIN)/fault/test_%): $(call objects,$(addprefix tests/faul
 
 # Brings a malloc family of its own, so it is in no other program.
 $(TEST_BIN)/integration/test_counts $(TEST_BIN)/integration/test_transfer_counts: $(OBJ)/tests/lib/count.o
-MOVE_TESTS := move_groups
+MOVE_TESTS := move_deaths move_groups
 $(MOVE_TESTS:%=$(TEST_BIN)/integration/test_%): $(OBJ)/tests/lib/moving.o | $(SECOND_BUILD)
 INTEGRATION_TESTS += $(MOVE_TESTS)
 $(TEST_BIN)/integration/test_swap_load: $(call objects,$(addprefix tests/lib/,moving)) | $(SECOND_BUILD)

@@ -51,9 +51,9 @@ void convoy_group_halt(struct convoy_group *group)
 
 static bool say(const struct convoy_group *group, const char *what, char *why_out)
 {
-    (void)snprintf(why_out, CONVOY_STILL_TEXT_BYTES, "group %.*s: %s", (int)group->options.name_length,
-                   group->options.name, what);
-    return false;
+    int length = snprintf(why_out, CONVOY_STILL_TEXT_BYTES, "group %.*s: %s", (int)group->options.name_length,
+                          group->options.name, what);
+    return length < 0; /* false: a text that is cut still says most of it */
 }
 
 /* What is open, in words; or `otherwise`. Any thread may be inside. */

@@ -139,7 +139,7 @@ static int32_t read_faults(struct restoring *restoring, const struct convoy_bund
     struct convoy_bundle_reader reader = convoy_bundle_inside(item);
     struct convoy_bundle_item one;
     int32_t status = CONVOY_OK;
-    *faults = (struct convoy_poll_faults){.struct_size = (uint32_t)sizeof *faults};
+    *faults = (struct convoy_poll_faults){.struct_size = (uint32_t)sizeof *faults, .script_stride = sizeof *faults->script};
     while (status == CONVOY_OK && convoy_bundle_next(&reader, &one)) {
         if (one.tag == CONVOY_GROUP_ITEM_SCRIPT) {
             faults->script_count = one.bytes / sizeof *faults->script;

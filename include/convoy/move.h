@@ -23,7 +23,8 @@
  *   retired     retire                    MOVED        MOVED       MOVED BAD      BAD     BAD     BAD     ok      ok
  *
  *   BAD is BAD_STATE. "start, open" is everything that begins something, blocking forms and reopen included; "look" is info,
- *   describe, report and holdings (holdings is ok in every state). close of an object follows test and wait.
+ *   describe, report and holdings (holdings is ok in every state). close of an object follows test and wait,
+ *   but of a retired context's it is OK, and the object is the other build's all the same.
  *   (*) of groups; an engine's calls are MOVED as soon as it quiesces, waits included, and its transfers go on at the new one.
  *   (+) a context in which nothing was ever opened. (-) drops what was imported: it is still the old context's.
  *   Objects that were closed, or had failed to open, are not exported: their tombstones stay in the old context.

@@ -36,7 +36,7 @@ static bool still_waits_for(const struct convoy_engine *engine, uint32_t member,
 /* "ranks 2, 5 are missing", or "". */
 static void still_missing(const struct convoy_engine *engine, uint64_t round, char *text_out, size_t bytes)
 {
-    char names[96] = "";
+    char names[64] = "";
     size_t used = 0;
     uint32_t missing = 0;
     uint32_t local = 0;
@@ -55,8 +55,7 @@ static void still_missing(const struct convoy_engine *engine, uint64_t round, ch
     }
     text_out[0] = '\0';
     if (missing != 0) {
-        (void)snprintf(text_out, bytes, ", rank%s %s%s %s missing", missing == 1 ? "" : "s", names, more,
-                       missing == 1 ? "is" : "are");
+        (void)snprintf(text_out, bytes, missing == 1 ? ", rank %s%s is missing" : ", ranks %s%s are missing", names, more);
     }
 }
 
