@@ -272,11 +272,11 @@ INTEGRATION_TESTS += $(MOVE_TESTS)
 $(TEST_BIN)/integration/test_swap_load: $(call objects,$(addprefix tests/lib/,moving)) | $(SECOND_BUILD)
 INTEGRATION_TESTS += swap_load
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_move_kinds transfer_move_states transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_move_damage transfer_move_device transfer_move_kinds transfer_move_peers transfer_move_states transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
-FAULT_TESTS += open_allocation transfer_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
+FAULT_TESTS += open_allocation transfer_allocation transfer_move_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
-$(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
+$(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_transfer_move_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
 
 # Tests that walk over all calls of the tables.
 HANDLE_TESTS := arguments debug_tags fork observability reopen_walk state_table structs threads
@@ -442,7 +442,7 @@ $(SIM_CUDA_FILES): $(SIM_CUDA_SOURCES) $(wildcard tests/lib/sim_cuda*.h) tests/l
 	    $(SIM_CUDA_SOURCES) -lpthread -o $@.new
 	mv $@.new $@
 
-$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(TEST_BIN)/unit/test_perf_transfer $(patsubst %,$(TEST_BIN)/integration/test_%,transfer_device transfer_device_far transfer_device_resize transfer_device_table reports_transfer_device): | $(SIM_CUDA_FILES)
+$(DEVICE_TESTS:%=$(TEST_BIN)/unit/test_%) $(TEST_BIN)/unit/test_perf_transfer $(patsubst %,$(TEST_BIN)/integration/test_%,transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_move_device reports_transfer_device): | $(SIM_CUDA_FILES)
 
 .PHONY: test-gpu
 test-gpu: ## the device layer, and transfers through it, on a real GPU; skips with the reason where there is none

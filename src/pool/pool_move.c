@@ -191,7 +191,9 @@ static int32_t get_pool(struct convoy_pool *pool, const struct convoy_bundle_ite
     pool->exhausted = fields.pool.exhausted;
     pool->expired = fields.pool.expired;
     bool can_be = fields.kind <= CONVOY_POOL_DEVICE && is_power(pool->block_bytes) && pool->line_end <= (uint64_t)INT64_MAX;
-    return status != CONVOY_OK || can_be ? status : convoy_error_set(error, CONVOY_MALFORMED, "a pool of kind %u cannot be", fields.kind);
+    return status != CONVOY_OK || can_be
+               ? status
+               : convoy_error_set(error, CONVOY_MALFORMED, "a pool of kind %u cannot be", fields.kind);
 }
 
 static int32_t restore_items(struct convoy_pool *pool, const struct convoy_bundle_item *item, struct convoy_error *error)

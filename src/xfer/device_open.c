@@ -121,7 +121,8 @@ int32_t convoy_xfer_device_pools(struct convoy_xfer *engine, struct convoy_error
     if (engine->device == NULL) {
         return CONVOY_OK;
     }
-    engine->device->is_pool_pinned = convoy_xfer_device_pin_pool(engine, convoy_pool_memory(engine->pool), convoy_pool_bytes(engine->pool));
+    engine->device->is_pool_pinned =
+        convoy_xfer_device_pin_pool(engine, convoy_pool_memory(engine->pool), convoy_pool_bytes(engine->pool));
     return engine->options.pool_kind == CONVOY_MEMORY_DEVICE ? open_pool(engine, error) : CONVOY_OK;
 }
 

@@ -307,7 +307,8 @@ int32_t convoy_xfer_open(struct convoy_runtime *runtime, const struct convoy_tra
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for an engine");
     }
     int32_t (*const steps[])(struct convoy_xfer *, struct convoy_error *) = {
-        open_identity, convoy_xfer_device_open, convoy_xfer_tables, open_pools, open_files, open_address, convoy_xfer_threads_start};
+        open_identity, convoy_xfer_device_open, convoy_xfer_tables, open_pools, open_files, open_address,
+        convoy_xfer_threads_start};
     int32_t status = convoy_xfer_options_load(runtime, options, &engine->options, error);
     keep_table(engine);
     for (size_t i = 0; status == CONVOY_OK && i < sizeof steps / sizeof steps[0]; i++) {

@@ -351,7 +351,9 @@ static void free_kept(struct convoy_xfer_entry *entry)
 
 static void free_parts(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    free_kept(entry);
+    if (entry->kept != NULL) {
+        free_kept(entry);
+    }
     if (entry->kind == CONVOY_XFER_STAGE) {
         convoy_xfer_stage_retire(engine, entry, CONVOY_LEASE_END_RELEASED);
         if (entry->note.lease != CONVOY_LEASE_NONE) {

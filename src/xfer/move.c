@@ -47,8 +47,9 @@ bool convoy_xfer_is_still(struct convoy_xfer *engine, char *why_out)
     uint32_t jobs = count_jobs(engine);
     bool is_still = copying == 0 && jobs == 0 && engine->copies == NULL && !engine->is_resizing;
     if (!is_still) {
-        (void)snprintf(why_out, CONVOY_XFER_STILL_BYTES, "engine %.60s: %u copies run, %u wait, %u ordered by peers%s", engine->session,
-                       copying, jobs, engine->copy_count, engine->is_resizing ? ", its pool is resized" : "");
+        (void)snprintf(why_out, CONVOY_XFER_STILL_BYTES, "engine %.60s: %u copies run, %u wait, %u ordered by peers%s",
+                       engine->session, copying, jobs, engine->copy_count,
+                       engine->is_resizing ? ", its pool is resized" : "");
     } else if (engine->far != NULL) {
         is_still = convoy_far_is_still(engine, why_out);
     }

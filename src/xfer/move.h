@@ -10,11 +10,12 @@
  *   save     bytes (core/bundle.h)                           restore: reads them, duplicates descriptors, and only knows
  *                                                            where memory lies
  *                                                            thaw: gets threads and a device, which do nothing yet
- *                                                            go: from here on memory, and the descriptor that the host polls, are
- *                                                            its own
+ *                                                            go: from here on memory, and the descriptor that the
+ *                                                            host polls, are its own
  *   retire   frees its tables, closes its descriptors
  *
- * Instead of go there, thaw and go here goes on as if nothing had been; discard there frees tables and duplicates, and nothing else.
+ * Instead of go there, thaw and go here go on as if nothing had been; discard there frees tables and duplicates, and nothing
+ * else.
  */
 #ifndef CONVOY_XFER_MOVE_H
 #define CONVOY_XFER_MOVE_H

@@ -105,7 +105,8 @@ int32_t convoy_xfer_save(struct convoy_xfer *engine, struct convoy_bundle_writer
     uint32_t lost = convoy_xfer_device_lost(engine);
     if (lost != 0) {
         return convoy_error_set(error, CONVOY_UNSUPPORTED,
-                                "engine %s: of %u copies nobody knows whether the device has stopped them", engine->session, lost);
+                                "engine %s: of %u copies nobody knows whether the device has stopped them", engine->session,
+                                lost);
     }
     convoy_xfer_lock(engine);
     int32_t status = convoy_xfer_views_gather(engine, &saving.views, error);
