@@ -8,6 +8,7 @@ import os
 import select
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -146,7 +147,9 @@ def test_swapped_thirty_times_nothing_leaks() -> None:
             other.accept(timeout=_LATE_S).release()
             if turn == 3:
                 before = _holdings()
-        after = _holdings()
+        end, after = time.monotonic() + _LATE_S, _holdings()
+        while after["threads"] > before["threads"] and time.monotonic() < end:  # the system takes a moment to forget one
+            after = _holdings()
         assert all(after[name] <= before[name] for name in before), "after 30 swaps %s, after four %s" % (after, before)
         expect_equal(len(group._former), 30, "places of before, one pointer each")
 

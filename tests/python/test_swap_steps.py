@@ -176,6 +176,22 @@ def test_swap_from_a_handler_in_the_middle_of_a_call_is_refused() -> None:
             signal.signal(signal.SIGUSR1, before)
 
 
+def test_swap_on_whose_thread_a_transfer_ends_releases_it_afterwards() -> None:
+    """The collector runs on any thread, so on the one that swaps, which cannot wait for itself."""
+    for is_viewed in (False, True):
+        plugin, contexts, _ = _opened()
+        with plugin:
+            engine = contexts[0].engine(pool_bytes=1 << 20)
+            staged = engine.stage("r1", {"x": ("uint8", (4,), b"abcd")})
+            held: List[Any] = [staged.tensors["x"].data if is_viewed else staged]
+            if is_viewed:
+                staged.release()
+            del staged
+            swaps.steps_of(plugin._build)["export_state"].before = held.clear
+            expect_equal(plugin.swap(swaps.SECOND, _LATE_S).engines, 1, "engines")
+            expect_equal((held, engine.figures().taken_count), ([], 0), "slots that are taken")
+
+
 def _child_of_a_fork(plugin: convoy.Plugin, groups: List[Any]) -> int:
     try:
         for call in (lambda: groups[0].reduce([1]), groups[0].info, plugin._contexts[0].stats):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from ctypes import c_void_p
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, List, NamedTuple, Optional
 
 from convoy import _abi, _callbacks, errors
 from convoy._build import Build
@@ -48,6 +48,7 @@ class Gate:
         self._ended.set()
         self._mover: Optional[threading.Thread] = None
         self.count = 0  # moves that were begun
+        self._later: List[Callable[[], object]] = []
 
     def shut(self) -> None:
         """A move begins, on this thread."""
@@ -58,14 +59,32 @@ class Gate:
     def open(self) -> None:
         """The move has ended, or was undone."""
         self._ended.set()
+        while self._later:
+            try:
+                self._later.pop(0)()
+            except errors.ConvoyError:  # nobody waits for it
+                pass
+
+    def may_wait(self) -> bool:
+        """Whether a call of this thread may wait for the end: not the mover's, nor one within a call of the plugin. Ends of
+        objects come on any thread."""
+        return self._ended.is_set() or not (_callbacks.is_inside() or threading.current_thread() is self._mover)
+
+    def later(self, call: Callable[[], object]) -> None:
+        """Calls this when the move has ended. For threads that may not wait."""
+        self._later.append(call)
+        if self._ended.is_set() and call in self._later:  # it has just ended, and may have overlooked it
+            self.open()
 
     def after_fork(self) -> None:
         """In a forked child, where nothing moves: its calls hear that they were forked."""
         self._ended = threading.Event()
         self._ended.set()
+        self._later = []
 
     def _wait(self) -> None:
-        _callbacks.refuse_inside("the plugin is being swapped; a call")
+        if not self.may_wait():
+            raise errors.Busy("the plugin is being swapped, which a call from here would have to wait for")
         mover = self._mover
         while not self._ended.wait(_SLICE_S):
             if mover is None or not mover.is_alive():

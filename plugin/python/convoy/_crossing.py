@@ -105,9 +105,9 @@ class Crossing:
             self._life.gate.shut()
             moved = self._carry()
             with self._course.phase("bind"):
-                assert self._new is not None
-                self._life.rebind(self._new, moved)
-                self._new = None
+                new, self._new = self._new, None
+                assert new is not None
+                self._life.rebind(new, moved)
         finally:
             self._life.gate.open()
             self._course.pause = max(self._course.pause, time.monotonic() - begun)

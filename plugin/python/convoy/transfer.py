@@ -334,6 +334,8 @@ class Engine(Moves):
 
     def _view_gone(self) -> None:
         """The last view of a released transfer has gone: what was left of a close is closed."""
+        if not self._gate.may_wait():
+            return self._gate.later(self._view_gone)
         if self._is_left and not self._viewed(True) and not _callbacks.is_inside():
             self._is_left = False
             self.close()
