@@ -56,6 +56,9 @@ def test_swapped_objects_stay_and_go_on() -> None:
             expect_equal(group.gather(_ROW).table, [[_ROW]], "gathered")
             expect_equal(group.poll([PollList([2], keys=[turn], keyed=True)], votes=5).votes_and, 5, "votes")
             assert group.info().round - before >= 5 and context.stats() and group.call_log()
+        places = [bound.handle for bound in context._life.former + group._former]
+        expect_equal(len(places), 8, "places of before")
+    expect_equal((context._life.former, [place.value for place in places]), ([], [None] * 8), "after the close")
 
 
 def test_swapped_plugin_opens_new_things_in_the_new_build() -> None:

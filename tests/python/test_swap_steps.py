@@ -192,6 +192,70 @@ def test_swap_on_whose_thread_a_transfer_ends_releases_it_afterwards() -> None:
             expect_equal((held, engine.figures().taken_count), ([], 0), "slots that are taken")
 
 
+class _Held:
+    """A swap on another thread that stands between export and import until it may go on."""
+
+    def __init__(self, plugin: convoy.Plugin) -> None:
+        self._is_in, self._may_go, self.done = threading.Event(), threading.Event(), []  # type: Any, Any, List[Any]
+        swaps.steps_of(plugin._build)["export_state"].before = lambda: bool(self._is_in.set()) or self._may_go.wait(_LATE_S)
+        self._thread = threading.Thread(target=lambda: self.done.append(plugin.swap(swaps.SECOND, _LATE_S)))
+
+    def __enter__(self) -> "_Held":
+        self._thread.start()
+        assert self._is_in.wait(_LATE_S)
+        return self
+
+    def go_on(self) -> None:
+        self._may_go.set()
+        self._thread.join(_LATE_S)
+
+    def __exit__(self, *exception: Any) -> None:
+        self.go_on()
+
+
+def test_swap_holds_calls_until_its_end_however_short_their_time() -> None:
+    plugin, contexts, groups = _opened()
+    with plugin:
+        engine, reducer, results = contexts[0].engine(pool_bytes=1 << 20), groups[0].reducer(1), []  # type: Any, Any, List[Any]
+        calls = [lambda: groups[0].reduce([3], timeout=0.001), lambda: engine.fits([5]), lambda: contexts[0].group("new", 1, 0)]
+        with _Held(plugin) as held:
+            expect_equal((groups[0].info().state in ("ready", "active"), engine.info().session), (True, engine.session), "looks")
+            threads = [threading.Thread(target=lambda call=call: results.append(call())) for call in calls]
+            for thread in threads:
+                thread.start()
+            threads[0].join(0.01)  # longer than its own time
+            expect_equal((results, [thread.is_alive() for thread in threads]), ([], [True] * 3), "calls that wait")
+            held.go_on()
+            for thread in threads:
+                thread.join(_LATE_S)
+        expect_equal(([3] in results, None in results, len(results)), (True, True, 3), "results")
+        new = next(one for one in results if isinstance(one, convoy.Group))
+        expect_equal((new._build.file.path, new.reduce([2])), (swaps.SECOND, [2]), "what was opened meanwhile")
+        reducer(1)
+
+
+def test_swap_holds_a_call_that_ctrl_c_ends() -> None:
+    plugin, _, groups = _opened()
+    with plugin:
+        reducer = groups[0].reducer(1)
+        for call in (lambda: groups[0].reduce([3]), lambda: reducer(1), lambda: groups[0].poll([])):
+            path = plugin.info().path
+            if path == swaps.SECOND:
+                plugin.swap(swaps.FIRST, _LATE_S)
+            with _Held(plugin):
+                def strike() -> None:
+                    end = time.monotonic() + _LATE_S
+                    while groups[0].owner is None and time.monotonic() < end:
+                        time.sleep(0.001)
+                    os.kill(os.getpid(), signal.SIGINT)
+
+                thread = threading.Thread(target=strike)
+                thread.start()
+                expect_raises(KeyboardInterrupt, call)
+                thread.join(_LATE_S)
+            expect_equal((groups[0].owner, groups[0].reduce([2])), (None, [2]), "the group afterwards")
+
+
 def _child_of_a_fork(plugin: convoy.Plugin, groups: List[Any]) -> int:
     try:
         for call in (lambda: groups[0].reduce([1]), groups[0].info, plugin._contexts[0].stats):
@@ -207,25 +271,18 @@ def _child_of_a_fork(plugin: convoy.Plugin, groups: List[Any]) -> int:
 def test_swap_during_which_the_process_forks_leaves_the_child_forked() -> None:
     plugin, _, groups = _opened()
     with plugin:
-        old, is_in, may_go = swaps.steps_of(plugin._build), threading.Event(), threading.Event()
-        old["export_state"].before = lambda: bool(is_in.set()) or may_go.wait(_LATE_S)
-        done: List[Any] = []
-        thread = threading.Thread(target=lambda: done.append(plugin.swap(swaps.SECOND, _LATE_S)))
-        thread.start()
-        assert is_in.wait(_LATE_S)
-        child = os.fork()
-        if child == 0:
-            os._exit(_child_of_a_fork(plugin, groups))
-        end, status = time.monotonic() + _LATE_S, (0, 1)
-        while status[0] == 0 and time.monotonic() < end:
-            status = os.waitpid(child, os.WNOHANG)
-            time.sleep(0.001)
-        if status[0] == 0:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-        may_go.set()
-        thread.join(_LATE_S)
-        expect_equal((status[0] == child, status[1], len(done)), (True, 0, 1), "the child's end, and the swap's")
+        with _Held(plugin) as held:
+            child = os.fork()
+            if child == 0:
+                os._exit(_child_of_a_fork(plugin, groups))
+            end, status = time.monotonic() + _LATE_S, (0, 1)
+            while status[0] == 0 and time.monotonic() < end:
+                status = os.waitpid(child, os.WNOHANG)
+                time.sleep(0.001)
+            if status[0] == 0:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+        expect_equal((status[0] == child, status[1], len(held.done)), (True, 0, 1), "the child's end, and the swap's")
         _goes_on(plugin, groups, swaps.SECOND)
 
 
