@@ -37,7 +37,8 @@ def _goes_on(plugin: convoy.Plugin, groups: List[Any], path: str = swaps.FIRST) 
     expect_equal([group.reduce([3]) for group in groups], [[3]] * len(groups), "rounds")
     steps = swaps.steps_of(plugin._build)
     done = plugin.swap(swaps.other(plugin), _LATE_S)
-    expect_equal((done.groups, done.left, steps["retire"].calls), (len(groups), "", len(groups)), "a swap afterwards")
+    contexts = len({group._context for group in groups})
+    expect_equal((done.groups, done.left, steps["retire"].calls), (len(groups), "", contexts), "a swap afterwards")
     expect_equal([group.reduce([2]) for group in groups], [[2]] * len(groups), "rounds afterwards")
 
 
@@ -54,9 +55,11 @@ def test_swap_step_of_the_new_build_fails_and_the_old_goes_on() -> None:
         plugin, contexts, groups = _opened()
         with plugin:
             old, new = swaps.steps_of(plugin._build), []  # type: Steps, List[Steps]
+            swaps.ORDER.clear()
             with swaps.prepared_successor(lambda steps: _failing(steps, slot, [status], new)):
                 text = str(expect_raises(kind, lambda: plugin.swap(swaps.SECOND, _LATE_S)))
             expect_equal(text, "swap: %s: the test says so" % phase, "text")
+            expect_equal(swaps.ORDER[-2:], ["context_close", "resume"] if slot != "context_open" else ["context_open"], "the end")
             begun = slot != "context_open"
             expect_equal((old["quiesce"].calls, old["resume"].calls, old["retire"].calls), (begun, begun, 0), slot)
             expect_equal(contexts[0]._life.former, [], "contexts that are left over")
@@ -254,6 +257,29 @@ def test_swap_holds_a_call_that_ctrl_c_ends() -> None:
                 expect_raises(KeyboardInterrupt, call)
                 thread.join(_LATE_S)
             expect_equal((groups[0].owner, groups[0].reduce([2])), (None, [2]), "the group afterwards")
+
+
+def test_swap_between_an_open_and_its_end_takes_it_over() -> None:
+    """The plugin has opened it; the thread that opens it does not know yet."""
+    for kind in ("group", "engine"):
+        plugin, contexts, groups = _opened()
+        with plugin:
+            step = swaps.steps_of(plugin._build)["group_open_start" if kind == "group" else "engine_open"]
+
+            def swap_now() -> None:
+                step.after = lambda: None
+                thread = threading.Thread(target=lambda: plugin.swap(swaps.SECOND, _LATE_S))
+                thread.start()
+                thread.join(_LATE_S)
+
+            step.after = swap_now
+            opened: Any = contexts[0].group("new", 1, 0) if kind == "group" else contexts[0].engine(pool_bytes=1 << 20)
+            expect_equal((plugin.info().path, opened._build.file.path), (swaps.SECOND, swaps.SECOND), kind)
+            if kind == "group":
+                expect_equal((opened.reduce([2]), opened.reducer(1)(1)), ([2], None), "rounds")
+            else:
+                expect_equal((opened.session, opened.info().state), (opened.info().session, "open"), "the engine")
+            _goes_on(plugin, groups + [opened] * (kind == "group"), swaps.SECOND)
 
 
 def _child_of_a_fork(plugin: convoy.Plugin, groups: List[Any]) -> int:

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 import weakref
@@ -62,7 +61,6 @@ class Engine(Moves):
         self._is_inherited = False  # through fork: it is the parent's
         self._is_left = False  # closed, but for the memory that views of released transfers show
         self._context = context  # an engine keeps its context open
-        self._fileno: Optional[int] = None  # a duplicate, which stays the same when another build comes
         self._live: "weakref.WeakSet[Transfer]" = weakref.WeakSet()
         self._registered: List[Memory] = []
         struct, error = options.build(self._keep), _error()
@@ -256,10 +254,7 @@ class Engine(Moves):
         number = self.info().completion_fd
         if number < 0:
             raise errors.BadState("the engine was opened without notify")
-        with self._mutex:
-            if self._fileno is None:
-                self._fileno = os.dup(number)
-            return self._fileno
+        return number
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
@@ -350,9 +345,6 @@ class Engine(Moves):
         with self._mutex:
             for bound in [*self._former, self.bound]:
                 bound.handle.value = None
-            number, self._fileno = self._fileno, None
-        if number is not None:
-            os.close(number)
         self._keep, self._registered = [], []
 
     def close(self, timeout: Optional[float] = None) -> None:

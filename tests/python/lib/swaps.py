@@ -46,27 +46,35 @@ def refusal(error: Any, status: int) -> int:
 class Step:
     """A slot of a build's table that can be told to fail, and says when it is called. Put in the slot's place."""
 
-    def __init__(self, real: Any) -> None:
-        self.real = real
+    def __init__(self, name: str, real: Any, order: List[str]) -> None:
+        self.name, self.real, self.order = name, real, order
         self.statuses: List[int] = []  # of the next calls; then the real one is called
         self.before: Callable[[], Any] = lambda: None
+        self.after: Callable[[], Any] = lambda: None
         self.calls = 0
 
     def __call__(self, *arguments: Any) -> int:
         self.calls += 1
+        self.order.append(self.name)
         self.before()
         if self.statuses:
             return refusal(arguments[-1], self.statuses.pop(0))
         status: int = self.real(*arguments)
+        self.after()
         return status
 
 
+ORDER: List[str] = []  # names of the steps that were made, in all builds
+
+
 def steps_of(build: Any) -> Dict[str, Step]:
-    """Puts a Step in the place of each slot of the family move, and of context_open."""
+    """Puts a Step in the place of each slot of the family move, and of those that open and close things."""
     steps: Dict[str, Step] = {}
-    tables = [(build.move, name) for name, _, _ in _abi.MoveTable.SLOTS] + [(build.core, "context_open")]
+    tables = [(build.move, name) for name, _, _ in _abi.MoveTable.SLOTS]
+    tables += [(build.core, "context_open"), (build.core, "context_close"), (build.core, "group_open_start"),
+               (build.transfer, "engine_open")]
     for table, name in tables:
-        steps[name] = Step(getattr(table, name))
+        steps[name] = Step(name, getattr(table, name), ORDER)
         setattr(table, name, steps[name])
     return steps
 
