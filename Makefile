@@ -382,7 +382,7 @@ PYTHON_LONG := $(patsubst %,tests/python/test_%.py,sglang_run typing) # first, s
 PYTHON_TESTS := $(PYTHON_LONG) $(sort $(filter-out $(PYTHON_LONG),$(wildcard tests/python/test_*.py tests/python/test_*.sh)))
 
 .PHONY: test-python
-test-python: $(BIN)/libconvoy.so.1 $(TINY_FILES) ## the Python package: loading, rounds, transfers, torch, the SGLang hooks beside real gloo
+test-python: $(BIN)/libconvoy.so.1 $(TINY_FILES) $(SECOND_BUILD) ## the Python package: loading, rounds, transfers, torch, the SGLang hooks beside real gloo
 	CONVOY_LIBRARY=$(abspath $(BIN))/libconvoy.so.1 PYTHONPYCACHEPREFIX=$(CURDIR)/build/python TEST_JOBS=2 tests/run.sh $(PYTHON_TESTS)
 
 .PHONY: test-conformance

@@ -116,6 +116,11 @@ def function_field(text):
     return re.match(r"(\w+) \(\*(\w+)\)\((.*)\)$", text)
 
 
+def attribute(name):
+    """The name of a field, which must not be a word of Python's own."""
+    return name + "_" if keyword.iskeyword(name) else name
+
+
 def field(text, aliases):
     """(name, ctypes name, count) of a data field or a function pointer."""
     function = function_field(text)
@@ -126,7 +131,7 @@ def field(text, aliases):
     name += "_" if keyword.iskeyword(name) else ""
     if c_type.startswith("struct ") and "*" not in c_type:
         refuse("a struct is embedded: %s" % text)
-    return name, scalar(c_type, aliases), int(count.rstrip("]") or 0) if count else 0
+    return attribute(name), scalar(c_type, aliases), int(count.rstrip("]") or 0) if count else 0
 
 
 def print_struct(name, size, fields, aliases):

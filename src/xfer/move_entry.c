@@ -352,7 +352,8 @@ static bool can_be(const struct convoy_xfer *engine, const struct entry_fields *
     bool needs_manifest = entry->state == CONVOY_TRANSFER_STAGED || entry->state == CONVOY_TRANSFER_LOADED ||
                           entry->state == CONVOY_TRANSFER_STAGING;
     return kind == CONVOY_XFER_NONE ||
-           (is_state(kind, entry->state) && is_peer(engine, entry->peer) && is_peer(engine, entry->wanted_peer) &&
+           (is_state(kind, entry->state) && is_peer(engine, entry->peer) &&
+            (kind != CONVOY_XFER_LOAD || is_peer(engine, entry->wanted_peer)) && /* others leave it as it was */
             (!needs_peer || entry->peer != CONVOY_XFER_NOBODY) && (!needs_manifest || entry->descriptor.manifest != NULL) &&
             entry->path < CONVOY_XFER_PATHS && (uint32_t)entry->reference < CONVOY_REFERENCE_KINDS &&
             entry->slot_id <= engine->options.prealloc_count && entry->past <= engine->past_count &&

@@ -275,7 +275,7 @@ def test_info_says_what_was_loaded() -> None:
     expect_equal(info.path, crew.LIBRARY, "path")
     assert len(info.build_id) == 40 and int(info.build_id, 16), info.build_id
     assert info.machine == "x86-64" and info.wire[0] <= info.wire[1] and "1.13" in info.ucx, info
-    expect_equal(sorted(info.families), ["core", "poll", "sync", "transfer"], "families")
+    expect_equal(sorted(info.families), ["core", "move", "poll", "sync", "transfer"], "families")
     assert info.build_id[:12] in repr(crew.plugin()) and info.release == convoy.__version__
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The README's piece of Python on engines, run as it is printed: one part on each of two threads."""
+"""The README's pieces of Python on engines, one part on each of two threads, and on swaps, run as they are printed."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import textwrap
@@ -15,7 +16,8 @@ _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parents[1]
 sys.path[:0] = [str(_HERE), str(_ROOT / "plugin" / "python")]
 
-from lib import runner  # noqa: E402
+import convoy  # noqa: E402
+from lib import runner, swaps  # noqa: E402
 from lib.pair import WAIT_S, engine_of  # noqa: E402
 from lib.runner import expect_equal, need  # noqa: E402
 
@@ -42,6 +44,15 @@ def test_engines_as_printed() -> None:
         exec(block[:there], names)
         thread.join(WAIT_S)
         expect_equal(got["latents"].tolist(), list(range(6)), "what came")
+
+
+def test_swap_as_printed() -> None:
+    block = printed("plugin.swap(")
+    path = re.search(r'"(/[^"]+)"', block)
+    assert path is not None and os.path.exists(swaps.SECOND), "the path that is printed, and a second build"
+    with convoy.load(swaps.FIRST) as plugin, plugin.context(log=False) as context, context.group("one", 1, 0) as group:
+        exec(block.replace(path.group(1), swaps.SECOND), {"plugin": plugin})
+        expect_equal((plugin.info().path, group.reduce([3])), (swaps.SECOND, [3]), "after the swap")
 
 
 if __name__ == "__main__":

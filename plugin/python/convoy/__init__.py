@@ -18,8 +18,8 @@ from convoy import poll, sync, transfer
 from convoy.context import Context
 from convoy.errors import (
     BadFile, BadState, Broken, BufferTooSmall, Busy, CallerError, Canceled, Closed, ConvoyError, Diverged, DrainTimeout,
-    Forked, InitFailed, InternalError, InvalidArgument, Invariant, Limit, LoadError, Malformed, NoEntry, NoMemory, NotFound,
-    PeerError, PeerFailed, PeerLost, PoolExhausted, ProtocolError, ResourceError, StaleEpoch, SystemFailure, TimedOut,
+    Forked, InitFailed, InternalError, InvalidArgument, Invariant, Limit, LoadError, Malformed, Moved, NoEntry, NoMemory,
+    NotFound, PeerError, PeerFailed, PeerLost, PoolExhausted, ProtocolError, ResourceError, StaleEpoch, SystemFailure, TimedOut,
     TooNew, TooOld, Truncated, Unauthenticated, UnknownMessage, Unreachable, Unsupported, VersionMismatch,
 )
 from convoy.group import Group, GroupInfo, Reopened
@@ -28,6 +28,7 @@ from convoy.poll import PollFaults, PollList, PollResult, Stamp, reduce_two_leve
 from convoy.reports import MemberReport, Report
 from convoy.sync import Column, GatherResult
 from convoy.transfer import Engine
+from convoy._swap import Swapped
 from convoy._version import VERSION
 
 __version__ = VERSION
@@ -35,9 +36,9 @@ __version__ = VERSION
 __all__ = [
     "BadFile", "BadState", "Broken", "BufferTooSmall", "Busy", "CallerError", "Canceled", "Closed", "Column", "Context",
     "ConvoyError", "Diverged", "DrainTimeout", "Engine", "Forked", "GatherResult", "Group", "GroupInfo", "InitFailed",
-    "InternalError", "InvalidArgument", "Invariant", "Limit", "LoadError", "Malformed", "MemberReport", "NoEntry",
-    "NoMemory", "NotFound", "PeerError", "PeerFailed", "PeerLost", "Plugin", "PluginInfo", "PollFaults", "PollList",
+    "InternalError", "InvalidArgument", "Invariant", "Limit", "LoadError", "Malformed", "MemberReport", "Moved",
+    "NoEntry", "NoMemory", "NotFound", "PeerError", "PeerFailed", "PeerLost", "Plugin", "PluginInfo", "PollFaults", "PollList",
     "PollResult", "PoolExhausted", "ProtocolError", "Reopened", "Report", "ResourceError", "StaleEpoch", "Stamp",
-    "SystemFailure", "TimedOut", "TooNew", "TooOld", "Truncated", "Unauthenticated", "UnknownMessage", "Unreachable",
+    "Swapped", "SystemFailure", "TimedOut", "TooNew", "TooOld", "Truncated", "Unauthenticated", "UnknownMessage", "Unreachable",
     "Unsupported", "VersionMismatch", "load", "poll", "reduce_two_level", "sync", "transfer",
 ]

@@ -15,18 +15,19 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
 from convoy import _abi, _elf, _mapped, errors
 
-TABLES: Tuple[Any, ...] = (_abi.CoreTable, _abi.PollTable, _abi.SyncTable, _abi.TransferTable)
+TABLES: Tuple[Any, ...] = (_abi.CoreTable, _abi.PollTable, _abi.SyncTable, _abi.TransferTable,
+                          _abi.MoveTable)
 HOST_NAME = b"convoy for Python"
 _SPELLINGS = 16  # builds that can follow each other under one file name
 T = TypeVar("T")
 
 
 class Build:
-    """Tables by family (``core``, ``poll``, ``sync``, ``transfer``) of one mapped build."""
+    """Tables by family (``core``, ``poll``, ``sync``, ``transfer``, ``move``) of one mapped build."""
 
     def __init__(self, file: _elf.FileInfo) -> None:
         self.file = file
-        _check_core(file)
+        _check_family(file, _abi.CoreTable)
         self.library, self.query = _map(file)
         self.answers = _negotiate(file, self.query)
         refused = self.answers["core"]
@@ -36,6 +37,7 @@ class Build:
         self.poll: _abi.PollTable = self._table(_abi.PollTable)
         self.sync: _abi.SyncTable = self._table(_abi.SyncTable)
         self.transfer: _abi.TransferTable = self._table(_abi.TransferTable)
+        self.move: _abi.MoveTable = self._table(_abi.MoveTable)
 
     def _table(self, cls: Callable[[], T]) -> T:
         family: str = getattr(cls, "FAMILY")
@@ -52,20 +54,44 @@ def _version(text: str) -> Tuple[int, int]:
     return int(major), int(minor)
 
 
-def _check_core(file: _elf.FileInfo) -> None:
-    """Refuses by the manifest alone a plugin that offers no core which this package can use."""
-    own = "%d.0 to %d.%d" % (_abi.CORE_MAJOR, _abi.CORE_MAJOR, _abi.CORE_MINOR)
+def _check_family(file: _elf.FileInfo, cls: Any) -> None:
+    """Refuses by the manifest alone a plugin that offers this family in no version which this package can use."""
+    own = "%d.0 to %d.%d" % (cls.MAJOR, cls.MAJOR, cls.MINOR)
     try:
-        rows = [(_version(f["min"]), _version(f["max"])) for f in file.manifest["families"] if f["name"] == "core"]
+        rows = [(_version(f["min"]), _version(f["max"])) for f in file.manifest["families"] if f["name"] == cls.FAMILY]
     except (ValueError, TypeError, KeyError, AttributeError):
         raise errors.BadFile("%s is corrupt: its manifest has a version that is not MAJOR.MINOR" % file.path) from None
     if not rows:
-        raise errors.Unsupported("%s offers no family \"core\"" % file.path)
-    if any(low <= (_abi.CORE_MAJOR, _abi.CORE_MINOR) and high >= (_abi.CORE_MAJOR, 0) for low, high in rows):
+        raise errors.Unsupported("%s offers no family \"%s\"" % (file.path, cls.FAMILY))
+    if any(low <= (cls.MAJOR, cls.MINOR) and high >= (cls.MAJOR, 0) for low, high in rows):
         return
-    cls = errors.TooNew if min(rows)[0] > (_abi.CORE_MAJOR, _abi.CORE_MINOR) else errors.TooOld
-    raise cls("%s offers core %s; this package uses core %s" % (
-        file.path, ", ".join("%d.%d to %d.%d" % (*low, *high) for low, high in rows), own))
+    kind = errors.TooNew if min(rows)[0] > (cls.MAJOR, cls.MINOR) else errors.TooOld
+    raise kind("%s offers %s %s; this package uses %s %s" % (
+        file.path, cls.FAMILY, ", ".join("%d.%d to %d.%d" % (*low, *high) for low, high in rows), cls.FAMILY, own))
+
+
+def check_successor(running: Build, file: _elf.FileInfo) -> None:
+    """Refuses by the manifest alone what cannot take over from a build: it must serve all that this one serves."""
+    answer = running.answers["move"]
+    if answer.status != _abi.OK:
+        raise errors.Unsupported("the build that is loaded cannot hand over, it has no family \"move\": %s" % (
+            _reason(answer) or "not offered"))
+    for cls in TABLES:
+        if running.answers[cls.FAMILY].status == _abi.OK:
+            _check_family(file, cls)
+    (low, high), (own_low, own_high) = file.wire, running.file.wire
+    if low > own_high or high < own_low:
+        kind = errors.TooNew if low > own_high else errors.TooOld
+        raise kind("%s talks wire %d to %d, the build that is loaded %d to %d" % (file.path, low, high, own_low, own_high))
+
+
+def load_successor(running: Build, file: _elf.FileInfo) -> Build:
+    """Maps and negotiates what ``check_successor`` has found right. Raises Unsupported: it refuses a family after all."""
+    build = Build(file)
+    for family, answer in build.answers.items():
+        if running.answers[family].status == _abi.OK and answer.status != _abi.OK:
+            raise errors.Unsupported("%s refuses family \"%s\": %s" % (file.path, family, _reason(answer) or "not offered"))
+    return build
 
 
 def _reason(answer: _abi.FamilyAnswer) -> str:

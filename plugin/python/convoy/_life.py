@@ -12,9 +12,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any, Callable, List, Optional, Protocol, Set, TypeVar
+from ctypes import c_void_p
+from typing import Any, Callable, Dict, List, Optional, Protocol, Set, TypeVar
 
-from convoy import _callbacks, errors
+from convoy import _abi, _callbacks, errors
+from convoy._bound import Bound, Gate
+from convoy._build import Build
 
 _PAUSE_S = 0.001
 T = TypeVar("T")
@@ -23,6 +26,7 @@ T = TypeVar("T")
 class Member(Protocol):
     """What has handles of its own in a context. It may have more:
 
+    bound, rebind(build, pointer): what it calls, and another build and pointer in its place.
     _retire(until): hands out no handle from now on, and ends its waits; until: of time.monotonic().
     _is_inside() -> bool: whether a call that took a handle has not returned.
     _forked(): this process is a forked child, and threads that were inside are gone.
@@ -67,13 +71,57 @@ class Turn:
 class Life:
     """The handle of a context and who is using it."""
 
-    def __init__(self) -> None:
+    def __init__(self, build: Build) -> None:
+        self.bound = Bound(build, c_void_p())
+        self.gate = Gate()
+        self.opening: List[Member] = []  # those whose open has begun; they have a handle, or will
+        self.former: List[Bound] = []  # contexts of builds before, whose handles may still be called until the close
         self._mutex = threading.RLock()
         self._inside: Set[object] = set()
         self.closing = False
         self.forked = False
-        self.inner: Optional[int] = None
         self.members: List[Member] = []
+
+    @property
+    def inner(self) -> Optional[int]:
+        """The plugin's pointer, None when there is no context."""
+        return self.bound.handle.value
+
+    @inner.setter
+    def inner(self, pointer: Optional[int]) -> None:
+        self.bound.handle.value = pointer
+
+    def use(self, family: str, slot: str, *arguments: Any) -> int:
+        """Calls a slot on the context. For whoever is inside ``call``."""
+        def once() -> int:
+            bound = self.bound
+            status: int = getattr(getattr(bound.build, family), slot)(bound.handle, *arguments)
+            return status
+
+        status = once()
+        return self.gate.again(once) if status == _abi.MOVED else status
+
+    def begin_open(self, member: Member) -> None:
+        """What the member's open gives it is moved as well from now on, until ``end_open``."""
+        with self._mutex:
+            self.opening.append(member)
+
+    def end_open(self, member: Member) -> None:
+        """It has been adopted, or has failed."""
+        with self._mutex:
+            self.opening = [m for m in self.opening if m is not member]
+
+    def rebind(self, bound: Bound, moved: Dict[int, int]) -> None:
+        """Puts another build behind the context and its members. moved: their pointers in it, by those before. What is not
+        among them was closed, and stays where it was."""
+        with self._mutex:
+            self.former.append(self.bound)
+            self.bound = bound
+            for member in self.members + self.opening:
+                mine: Optional[Bound] = getattr(member, "bound", None)
+                pointer = moved.get(mine.handle.value or 0) if mine is not None else None
+                if pointer is not None:
+                    getattr(member, "rebind")(bound.build, pointer)
 
     def call(self, function: Callable[[], T]) -> T:
         """Calls a function that passes a handle. Raises Closed when the context is closed or closing."""
@@ -125,6 +173,7 @@ class Life:
         self._mutex = threading.RLock()
         self._inside = set()
         self.forked = True
+        self.gate.after_fork()
         for member in self.members:
             forked = getattr(member, "_forked", None)
             if forked is not None:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from ctypes import byref
-from typing import Any, Callable, Optional
+from functools import partial
+from typing import Any, Callable, Optional, Tuple
 
 from convoy import _abi, errors
 from convoy._callbacks import interrupted
 from convoy._rounds import Rounds
-from convoy._wait import SLICE_NS
+from convoy._wait import SLICE_NS, Deadline
 
 
 class Prepared:
@@ -25,15 +26,15 @@ class Prepared:
         self._operation = 0  # the last one that was left open
         self._call_struct, self._answer_struct = call, answer
         self._call_ref, self._answer_ref = byref(call), byref(answer)
-        self.bind()
-        rounds.prepared_calls.add(self)
+        rounds.prepare(self)
 
     def bind(self) -> None:
-        """Takes the slots of the group's build, again when there is another behind it."""
-        family, slot, wait_slot = self.SLOTS
-        table = getattr(self._rounds._build, family)
-        self._slot, self._wait_slot = getattr(table, slot), getattr(table, wait_slot)
-        self._ready = self._rounds.prepared(self._slot, self._call_struct, self._answer_struct)
+        """Takes the slot of the group's build, again when there is another behind it. Each of the two is taken as one, and
+        never has the pointer of another build."""
+        build, handle = self._rounds.bound
+        slot = getattr(getattr(build, self.SLOTS[0]), self.SLOTS[1])
+        self._slot = partial(slot, handle)
+        self._ready = self._rounds.prepared(slot, handle, self._call_struct, self._answer_struct)
 
     def run(self, timeout: Optional[float]) -> None:
         """Makes the call. timeout: seconds, None for the group's. For the owner of the group."""
@@ -43,8 +44,7 @@ class Prepared:
             status: int = self._ready()
         else:
             timeout_ns = rounds.time_of(timeout)
-            first = min(SLICE_NS, timeout_ns)
-            status = self._slot(rounds._inner, self._call_ref, first, self._answer_ref, rounds._error_ref)
+            status = self._slot(self._call_ref, min(SLICE_NS, timeout_ns), self._answer_ref, rounds._error_ref)
         if status or interrupted:
             self._finish(status, timeout_ns)
 
@@ -72,21 +72,30 @@ class Prepared:
             operation = rounds.open_operation()
         except errors.ConvoyError:  # closed meanwhile; what came first is what is raised
             return False
-        if operation == 0 or operation == rounds._known:  # of another call, for which this one was Busy
+        if rounds.is_known(operation):  # none, or of another call, for which this one was Busy
             return False
         self._operation = rounds._known = operation
         return True
 
     def _wait_for(self, operation: int) -> Callable[[int], int]:
-        rounds, wait_slot = self._rounds, self._wait_slot
+        rounds, (family, _, wait_slot) = self._rounds, self.SLOTS
+        return lambda left: rounds.use(family, wait_slot, operation, left, self._answer_ref, rounds._error_ref)
 
-        def wait(left: int) -> int:
-            status: int = wait_slot(rounds._inner, operation, left, self._answer_ref, rounds._error_ref)
+    def _again(self, timeout_ns: int) -> Tuple[int, int]:
+        """Makes a call again that was told MOVED: nothing of it had begun. (status, what ``finish`` takes for the time)"""
+        rounds, deadline = self._rounds, Deadline(timeout_ns)
+
+        def call() -> int:
+            rounds.prepare(self)
+            status: int = self._slot(self._call_ref, max(1, deadline.slice()), self._answer_ref, rounds._error_ref)
             return status
 
-        return wait
+        status = rounds.gate.again(call)
+        return status, SLICE_NS + max(1, deadline.left())
 
     def _finish(self, status: int, timeout_ns: int) -> None:
+        if status == _abi.MOVED:
+            status, timeout_ns = self._again(timeout_ns)
         if status == _abi.TIMED_OUT or status == _abi.CANCELED:
             self._operation = self._rounds._known = self._rounds.open_operation()
         self._end(status, self._wait_for(self._operation), timeout_ns)

@@ -8,9 +8,10 @@ import threading
 import weakref
 from ctypes import CFUNCTYPE, addressof, byref, c_int32, c_uint64, c_void_p, sizeof
 from functools import partial
-from typing import Any, Callable, NoReturn, Optional, TypeVar
+from typing import Any, Callable, List, NoReturn, Optional, TypeVar
 
 from convoy import _abi, _callbacks, errors
+from convoy._bound import Bound, Gate
 from convoy._build import Build
 from convoy._buffers import nanoseconds
 from convoy._life import is_below
@@ -25,13 +26,14 @@ T = TypeVar("T")
 class Rounds:
     """The part of a group that makes rounds. Calls of one group are serialized: a second thread gets Busy at once.
 
-    ``owner`` is the token of the call that is inside. Only the owner reads ``_inner``, so that closing the context, which
+    ``owner`` is the token of the call that is inside. Only the owner passes the handle, so that closing the context, which
     frees what it points to, can wait for whoever has read it. Hot paths write ``alone`` out.
     """
 
-    def __init__(self, build: Build, name: str, members: int, timeout_ns: int) -> None:
-        self._build = build
-        self.handle = c_void_p()  # the same object for life: prepared calls hold it, and see it emptied
+    def __init__(self, build: Build, gate: Gate, name: str, members: int, timeout_ns: int) -> None:
+        self.bound = Bound(build, c_void_p())
+        self._former: List[Bound] = []  # a call that was prepared for one may be under way
+        self.gate = gate
         self.name = name
         self._timeout_ns = timeout_ns
         self._mutex = threading.RLock()
@@ -43,31 +45,55 @@ class Rounds:
         self.first_slice = c_uint64(min(SLICE_NS, timeout_ns))
         self.prepared_calls: "weakref.WeakSet[Any]" = weakref.WeakSet()  # they hold addresses of the build
         self._known = 0  # the last operation whose call is known
+        self._begun: Optional["Operation"] = None  # the last that was begun by itself; known as soon as it has a value
         self._left_open: Optional[Callable[[Optional[float]], Any]] = None
+
+    @property
+    def _build(self) -> Build:
+        return self.bound.build
 
     @property
     def _inner(self) -> Optional[int]:
         """The plugin's pointer, None when there is no such group any more."""
-        return self.handle.value
+        return self.bound.handle.value
 
-    @_inner.setter
-    def _inner(self, pointer: Optional[int]) -> None:
-        self.handle.value = pointer
+    def _empty(self) -> None:
+        """There is no such group any more."""
+        for bound in [*self._former, self.bound]:
+            bound.handle.value = None
 
-    def prepared(self, slot: Any, call: Any, answer: Any) -> Callable[[], int]:
+    def use(self, family: str, slot: str, *arguments: Any) -> int:
+        """Calls a slot on this group. For its owner, or inside the context's ``Life.call``."""
+        def once() -> int:
+            bound = self.bound
+            status: int = getattr(getattr(bound.build, family), slot)(bound.handle, *arguments)
+            return status
+
+        status = once()
+        return self.gate.again(once) if status == _abi.MOVED else status
+
+    def prepared(self, slot: Any, handle: c_void_p, call: Any, answer: Any) -> Callable[[], int]:
         """A start-and-wait slot with all its arguments, none of which is to be converted: about half the cost of calling
         the slot. It waits for the first slice. The structs must stay where they are, and live as long as this."""
         if not hasattr(slot, "argtypes"):  # the build lacks it: calling it says so
-            return partial(slot)
+            return partial(slot, handle)
         plain = CFUNCTYPE(c_int32)(ctypes.cast(slot, c_void_p).value or 0)  # no argument types, so what is passed must be exact
-        return partial(plain, self.handle, c_void_p(addressof(call)), self.first_slice, c_void_p(addressof(answer)),
+        return partial(plain, handle, c_void_p(addressof(call)), self.first_slice, c_void_p(addressof(answer)),
                        c_void_p(addressof(self._error)))
 
-    def rebind(self, build: Build, pointer: int) -> None:
+    def rebind(self, build: Build, pointer: Optional[int]) -> None:
         """Puts another build, and its pointer for this group, behind this object and all calls that were prepared for it.
-        For the owner of the group, with no operation open."""
-        self._build, self._inner = build, pointer
-        for call in list(self.prepared_calls):
+        At any time: calls on what was bound before are told MOVED, and made again."""
+        with self._mutex:
+            self._former.append(self.bound)
+            self.bound = Bound(build, c_void_p(pointer))
+            for call in list(self.prepared_calls):
+                call.bind()
+
+    def prepare(self, call: Any) -> None:
+        """Binds a call, now and whenever another build comes."""
+        with self._mutex:
+            self.prepared_calls.add(call)
             call.bind()
 
     def enter(self, me: Optional[object] = None) -> None:
@@ -118,7 +144,7 @@ class Rounds:
         if report is None and status in _REPORTED:
             error = byref(_abi.Error(struct_size=sizeof(_abi.Error)))
             where = byref(self._report.struct)
-            if self._build.core.operation_report(self._inner, where, error) == _abi.OK:
+            if self.use("core", "operation_report", where, error) == _abi.OK:
                 report = self._report.read()
             self._report.clear()
         return report
@@ -140,7 +166,7 @@ class Rounds:
         """The group's info. For the owner."""
         info = _abi.GroupInfo(struct_size=sizeof(_abi.GroupInfo))
         where = byref(info)
-        status = self._build.core.group_info(self._inner, where, self._error_ref)
+        status = self.use("core", "group_info", where, self._error_ref)
         if status != _abi.OK:
             raise self.failure(status)
         return info
@@ -148,6 +174,10 @@ class Rounds:
     def open_operation(self) -> int:
         """The value of the operation that is open, 0 = none. For the owner."""
         return self._look().operation
+
+    def is_known(self, operation: int) -> bool:
+        """Whether there is none, or it is of a call that can wait for it. For the owner."""
+        return operation in (0, self._known) or (self._begun is not None and operation == self._begun.value)
 
     def has_ended(self, round: int) -> bool:
         """Whether no operation is open and this round was the last one: an interrupted call has its result already."""
@@ -157,6 +187,7 @@ class Rounds:
     def _begin(self, operation: "Operation", start: Callable[[], None]) -> "Operation":
         """Starts an operation. From then on ``wait`` finds it, also when the caller is interrupted before it has it."""
         before, self._left_open = self._left_open, operation.wait
+        self._begun = operation
         try:
             self.alone(start)
         except BaseException:
@@ -228,7 +259,7 @@ class Operation:
 
 def abandon(rounds: Rounds, value: int) -> bool:
     """See Operation.abandon. For the owner of the group."""
-    status = rounds._build.core.operation_abandon(rounds._inner, value, rounds._error_ref)
+    status = rounds.use("core", "operation_abandon", value, rounds._error_ref)
     if status in (_abi.BROKEN, _abi.PEER_LOST):
         return False
     if status != _abi.OK:

@@ -176,6 +176,8 @@ class Transfer:
         engine = self._engine
         if engine._inner is None:
             return
+        if not engine._gate.may_wait():
+            return engine._gate.later(lambda: Transfer._let_go(self))
         self._settle()
         if self._owners is not None or (self._readiness is not None and not self._readiness.is_over):
             engine._keep_until_close((self._owners, self._readiness))

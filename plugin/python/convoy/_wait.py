@@ -24,7 +24,11 @@ class Deadline:
 
     def slice(self) -> int:
         """Nanoseconds to wait next; 0 when the time is over."""
-        return max(0, min(SLICE_NS, self._end - time.monotonic_ns()))
+        return min(SLICE_NS, self.left())
+
+    def left(self) -> int:
+        """Nanoseconds that are left."""
+        return max(0, self._end - time.monotonic_ns())
 
 
 def go_on(call: Callable[[int], int], status: int, unfinished: int, timeout_ns: int, waited_ns: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Type, TypeV
 
 from convoy import _abi, _build, _callbacks, _exit, errors
 from convoy._allgather import AllGather
+from convoy._bound import Bound
 from convoy._buffers import Text, nanoseconds
 from convoy._describe import read_bytes
 from convoy._life import Life, Turn
@@ -58,22 +59,25 @@ class Context:
         log: Union[LogFunction, bool],
         log_level: str,
     ) -> None:
-        self._life = Life()
+        self._life = Life(build)
         self._closer = Turn()
         self._is_left = False  # closed, but for the memory that views of an engine's released transfers show
-        self._build = build
         if not isinstance(log_level, str) or log_level not in _LEVELS:
             raise errors.InvalidArgument("log_level is %r; allowed: %s" % (log_level, ", ".join(_LEVELS)))
         if log and log is not True and not callable(log):
             raise errors.InvalidArgument("log is %r; True, False or a function is needed" % (log,))
         self._log = _log_callback(_to_logger if log is True else log) if log else None  # lives as long as the context
-        self._life.inner = self._open(_bytes(secret), settings, log_level)
+        key = _bytes(secret)
+        self._open_in: Callable[[_build.Build], Bound] = lambda other: self._open(other, key, settings, log_level)
+        self._life.bound = self._open_in(build)
         config = self.config()
         self._timeout_ns = int(config["timeout_ms"]["value"]) * 1_000_000
         self._close_s = int(config["close_timeout_ms"]["value"]) / 1e3
         _exit.watch(self)
 
-    def _open(self, secret: bytes, settings: Optional[Mapping[str, Any]], log_level: str) -> int:
+    def _open(self, build: _build.Build, secret: bytes, settings: Optional[Mapping[str, Any]],
+              log_level: str) -> Bound:
+        """A context of this build, as this one was asked for."""
         try:
             text = Text(None if settings is None else json.dumps(dict(settings)))
         except (TypeError, ValueError, RecursionError) as reason:
@@ -85,20 +89,32 @@ class Context:
         if self._log is not None:
             config.log = ctypes.cast(self._log, c_void_p)
         out, error = c_void_p(), _abi.Error(struct_size=sizeof(_abi.Error))
-        status = self._build.core.context_open(byref(config), byref(out), byref(error))
+        status = build.core.context_open(byref(config), byref(out), byref(error))
         if status != _abi.OK or out.value is None:
             raise errors.make(status, error)
-        return out.value
+        return Bound(build, out)
+
+    @property
+    def _build(self) -> _build.Build:
+        return self._life.bound.build
 
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
         return self._life.inner is None or self._is_left
 
+    def _settings_of(self, bound: Bound) -> Dict[str, Any]:
+        """As ``config``, of one of its contexts in the plugin."""
+        def describe_it(buffer: Any, error: Any) -> int:
+            status: int = bound.build.core.context_describe(bound.handle, _abi.TOPIC_CONFIG, buffer, error)
+            return status
+
+        settings: Dict[str, Any] = json.loads(read_bytes(describe_it))
+        return settings
+
     def _describe(self, topic: int) -> str:
         def describe_it(buffer: Any, error: Any) -> int:
-            status: int = self._build.core.context_describe(self._life.inner, topic, buffer, error)
-            return status
+            return self._life.use("core", "context_describe", topic, buffer, error)
 
         return self._life.call(lambda: read_bytes(describe_it)).decode("utf-8", "replace")
 
@@ -159,18 +175,7 @@ class Context:
             raise errors.InvalidArgument("engine takes either EngineOptions or their fields as keywords")
         chosen = options or EngineOptions(**keywords)
 
-        def open_it() -> Engine:
-            assert self._life.inner is not None  # a context that is closed lets no call in
-            return Engine(self._build, self._life.inner, self._timeout_ns, self._close_s, chosen)
-
-        engine = self._life.call(open_it)
-        engine._context = self
-        try:
-            self._life.adopt(engine, lambda: None)
-        except errors.Closed:
-            engine._dead()
-            raise
-        return engine
+        return self._life.call(lambda: Engine(self, self._life, self._timeout_ns, self._close_s, chosen))
 
     def close(self, timeout: Optional[float] = None) -> None:
         """Closes every group and engine in it and joins all threads. Again: no effect. In a forked child: no effect. While
@@ -198,15 +203,26 @@ class Context:
         self._is_left = any(getattr(member, "_is_left", False) for member in members)
         if self._is_left:
             return
-        error = _abi.Error(struct_size=sizeof(_abi.Error))
-        words, left = byref(error), max(1, int((until - time.monotonic()) * 1e9))
-        status = self._build.core.context_close(self._life.inner, left, words)
-        if status != _abi.OK:
-            raise errors.make(status, error)
-        self._life.inner, self._life.members = None, []
+        while self._life.former:  # no thread is in a call on one of their handles any more
+            self._close_bound(self._life.former[-1], until)
+            self._life.former.pop()
+        self._close_bound(self._life.bound, until)
+        self._life.members = []
         for member in members:
             member._dead()
         _exit.forget(self)
+
+    @staticmethod
+    def _close_bound(bound: Bound, until: float) -> None:
+        """Closes a context of the plugin's by a time of time.monotonic(); again: no effect. Raises DrainTimeout."""
+        if bound.handle.value is None:
+            return
+        error = _abi.Error(struct_size=sizeof(_abi.Error))
+        words, left = byref(error), max(1, int((until - time.monotonic()) * 1e9))
+        status = bound.build.core.context_close(bound.handle, left, words)
+        if status != _abi.OK:
+            raise errors.make(status, error)
+        bound.handle.value = None
 
     def _finish_close(self) -> None:
         """The last view of one of its engines has gone: what was left of a close is closed."""

@@ -98,6 +98,12 @@ class Forked(CallerError):
     STATUS = _abi.FORKED
 
 
+class Moved(CallerError):
+    """Another build has the object. Hosts do not see it, but where a swap could neither go on nor be undone: swap again."""
+
+    STATUS = _abi.MOVED
+
+
 class BufferTooSmall(CallerError):
     """The text says how much is needed."""
 

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar, Union
 
 from convoy import _abi, _callbacks, errors
 from convoy._allgather import AllGather, AllGatherCallback
+from convoy._bound import Left
 from convoy._buffers import I32_MAX, U32_MAX, U64_MAX, Text, integer, nanoseconds
 from convoy._build import Build
 from convoy._describe import read_bytes
@@ -89,7 +90,7 @@ class Group(PollCalls, SyncCalls, Rounds):
         self._context = context  # a group keeps its context open
         self._life = life
         self._closer = Turn()
-        Rounds.__init__(self, build, name, len(ids), timeout_ns or default_timeout_ns)
+        Rounds.__init__(self, build, life.gate, name, len(ids), timeout_ns or default_timeout_ns)
         self.members = ids
         self.rank = rank
         keep: List[Any] = []  # what the options point to, until the open has returned
@@ -131,35 +132,51 @@ class Group(PollCalls, SyncCalls, Rounds):
         return options
 
     def _open(self, options: _abi.GroupOptions, allgather: Optional[AllGather], timeout_ns: int) -> None:
-        life, core, out, where = self._life, self._build.core, c_void_p(), byref(options)
-        handle, error = byref(out), self._error_ref
+        life, where, error = self._life, byref(options), self._error_ref
         gather = AllGatherCallback(allgather, options.member_count) if allgather is not None else None
         if gather is not None:
             options.allgather = ctypes.cast(gather.function, c_void_p)
         try:
             deadline = Deadline(timeout_ns)
-            status = life.call(lambda: core.group_open_start(life.inner, where, handle, error))
+            life.begin_open(self)
+            status = life.call(lambda: self._open_start(where))
             if gather is not None and gather.failure is not None:
                 raise gather.failure
             left = deadline.slice() if status == _abi.OK or status == _abi.IN_PROGRESS else 0
             while left:
-                status = life.call(lambda: core.group_open_wait(out.value, left, error))
+                status = life.call(lambda: self.use("core", "group_open_wait", left, error))
                 left = deadline.slice() if status == _abi.TIMED_OUT else 0
             if status != _abi.OK:
                 raise errors.make(status, self._error, is_reused=True)
-            life.adopt(self, lambda: setattr(self, "_inner", out.value))
+            life.adopt(self, lambda: None)
         except BaseException:
-            self._give_up(out)
+            self._give_up()
             raise
+        finally:
+            life.end_open(self)
 
-    def _give_up(self, out: c_void_p) -> None:
+    def _open_start(self, options: Any) -> int:
+        life = self._life
+
+        def once() -> int:
+            context = life.bound
+            if self._build is not context.build:
+                self.rebind(context.build, None)
+            out = byref(self.bound.handle)
+            status: int = context.build.core.group_open_start(context.handle, options, out, self._error_ref)
+            return status
+
+        status = once()
+        return life.gate.again(once) if status == _abi.MOVED else status
+
+    def _give_up(self) -> None:
         """Closes what was not opened; its tombstone goes with the context."""
-        self._inner = None
-        if out.value is not None:
+        if self._inner is not None:
             try:
-                self._life.call(lambda: self._build.core.group_close(out.value, 0, None))
+                self._life.call(lambda: self.use("core", "group_close", 0, None))
             except errors.Closed:  # the context is closing, and ends it
                 pass
+        self._empty()
 
     # -- looking at it ------------------------------------------------------------------------------------------------
 
@@ -177,7 +194,7 @@ class Group(PollCalls, SyncCalls, Rounds):
         """State, sizes, epoch and last round. Never waits; any thread."""
         info, error = _abi.GroupInfo(struct_size=sizeof(_abi.GroupInfo)), _abi.Error(struct_size=sizeof(_abi.Error))
         where, words = byref(info), byref(error)
-        self._raise(self._anywhere(lambda: self._build.core.group_info(self._inner, where, words)), error)
+        self._raise(self._anywhere(lambda: self.use("core", "group_info", where, words)), error)
         return GroupInfo(STATES[info.state] if info.state < len(STATES) else str(info.state), info.member_count,
                          info.own_index, info.host_count, info.lost_count, info.wire, info.epoch, info.round,
                          info.segment_bytes, info.operation)
@@ -186,13 +203,12 @@ class Group(PollCalls, SyncCalls, Rounds):
         """The report of the last failed operation, or of the open one as it stands. Any thread."""
         report, error = ReportBuffer(len(self.members)), _abi.Error(struct_size=sizeof(_abi.Error))
         where, words = byref(report.struct), byref(error)
-        self._raise(self._anywhere(lambda: self._build.core.operation_report(self._inner, where, words)), error)
+        self._raise(self._anywhere(lambda: self.use("core", "operation_report", where, words)), error)
         return report.read()
 
     def _describe(self, topic: int) -> str:
         def describe_it(buffer: Any, error: Any) -> int:
-            status: int = self._build.core.group_describe(self._inner, topic, buffer, error)
-            return status
+            return self.use("core", "group_describe", topic, buffer, error)
 
         return self._anywhere(lambda: read_bytes(describe_it)).decode("utf-8", "replace")
 
@@ -216,7 +232,7 @@ class Group(PollCalls, SyncCalls, Rounds):
         """Ends the wait of this member, now or the next one, with Canceled. Local; the operation stays open. Any thread."""
         text, error = Text(reason), _abi.Error(struct_size=sizeof(_abi.Error))
         address, length, words = text.address, text.length, byref(error)
-        self._raise(self._anywhere(lambda: self._build.core.group_cancel(self._inner, address, length, words)), error)
+        self._raise(self._anywhere(lambda: self.use("core", "group_cancel", address, length, words)), error)
 
     def abandon(self) -> bool:
         """Gives up on the round that is open (after TimedOut or Canceled). True: it was complete for all, or there was
@@ -232,9 +248,10 @@ class Group(PollCalls, SyncCalls, Rounds):
         Raises Unreachable, TimedOut, Limit. Blocks up to ``timeout`` seconds, without slices: it is short."""
         result, time_ns = _abi.ReopenResult(struct_size=sizeof(_abi.ReopenResult)), nanoseconds(timeout)
         where = byref(result)
+        left = Left(time_ns) if time_ns else 0
 
         def alone() -> None:
-            status = self._build.core.group_reopen(self._inner, time_ns, where, self._error_ref)
+            status = self.use("core", "group_reopen", left, where, self._error_ref)
             if status != _abi.OK:
                 raise self.failure(status)
 
@@ -261,27 +278,28 @@ class Group(PollCalls, SyncCalls, Rounds):
     def _close_it(self, time_ns: int) -> None:
         error = _abi.Error(struct_size=sizeof(_abi.Error))
         words = byref(error)
-        status = self._build.core.group_close(self._inner, time_ns, words)
+        status = self.use("core", "group_close", Left(time_ns) if time_ns else 0, words)
         if status != _abi.OK:
             raise errors.make(status, error)
-        self._inner = None
+        self._empty()
 
     # -- what its context asks of it ----------------------------------------------------------------------------------
 
     def _retire(self, until: float) -> None:
-        handle, self._inner = self._inner, None
+        handle, core = self._inner, self._build.core
+        self._empty()
         if handle is None:
             return
         # Ends a wait in another thread. What is left open is closed with the context.
         left = until - time.monotonic()
-        self._build.core.group_close(handle, max(1, int(min(left, _RETIRE_S) * 1e9)), None)
+        core.group_close(handle, max(1, int(min(left, _RETIRE_S) * 1e9)), None)
 
     def _forked(self) -> None:
         Rounds._forked(self)
         self._closer = Turn()
 
     def _dead(self) -> None:
-        self._inner = None
+        self._empty()
 
     def __enter__(self) -> "Group":
         return self

@@ -174,11 +174,11 @@ class PollCalls(Rounds):
                   error_row: Optional[int]) -> Tuple[Operation, Callable[[], None]]:
         """An operation and what starts it, so that whoever is interrupted in between has it already."""
         capture = PollCapture(self, lists, tag, votes, post_error, error_row)
-        poll, value = self._build.poll, c_uint64()
+        value = c_uint64()
         call, out, answer = byref(capture.call), byref(value), byref(capture.answer)
 
         def start() -> None:
-            status = poll.reduce_start(self._inner, call, out, self._error_ref)
+            status = self.use("poll", "reduce_start", call, out, self._error_ref)
             capture.started()
             if capture.failure is not None:
                 raise capture.failure
@@ -187,13 +187,13 @@ class PollCalls(Rounds):
 
         def result() -> PollResult:
             if capture.grow():
-                status = poll.reduce_test(self._inner, value.value, answer, self._error_ref)
+                status = self.use("poll", "reduce_test", value.value, answer, self._error_ref)
                 if status != _abi.OK:
                     raise self.failure(status)
             return _read(capture)
 
-        return Operation(self, value, lambda v: poll.reduce_test(self._inner, v, answer, self._error_ref),
-                         lambda v, left: poll.reduce_wait(self._inner, v, left, answer, self._error_ref), result), start
+        return Operation(self, value, lambda v: self.use("poll", "reduce_test", v, answer, self._error_ref),
+                         lambda v, left: self.use("poll", "reduce_wait", v, left, answer, self._error_ref), result), start
 
     def poll(self, lists: Sequence[PollList], timeout: Optional[float] = None, tag: int = 0, votes: int = 0,
              post_error: int = 0) -> PollResult:
@@ -229,18 +229,18 @@ def reduce_two_level(first: PollCalls, second: PollCalls, states: Sequence[int],
         raise errors.InvalidArgument("first and second are one group")
     first.time_of(timeout)
     capture = PollCapture(first, [PollList(states)], 0, 0, 0, None)
-    poll, value = first._build.poll, c_uint64()
+    value = c_uint64()
     call, out, answer = byref(capture.call), byref(value), byref(capture.answer)
 
     def start() -> None:
-        status = poll.reduce2_start(first._inner, second._inner, call, out, first._error_ref)
+        status = _start_two(first, second, call, out)
         capture.started()
         if status != _abi.OK:
             raise second.failure(status) if second._inner is None else first.failure(status)
 
     operation = Operation(
-        first, value, lambda v: poll.reduce2_test(first._inner, v, answer, first._error_ref),
-        lambda v, left: poll.reduce2_wait(first._inner, v, left, answer, first._error_ref), lambda: _read(capture))
+        first, value, lambda v: first.use("poll", "reduce2_test", v, answer, first._error_ref),
+        lambda v, left: first.use("poll", "reduce2_wait", v, left, answer, first._error_ref), lambda: _read(capture))
 
     def both() -> PollResult:
         try:
@@ -250,10 +250,24 @@ def reduce_two_level(first: PollCalls, second: PollCalls, states: Sequence[int],
         except BaseException:
             # Nobody could wait on for it: the caller does not get the operation. One that is over is not found.
             if value.value and first.owner is None:
-                first.alone(lambda: poll.reduce2_abandon(first._inner, value.value, None))
+                first.alone(lambda: first.use("poll", "reduce2_abandon", value.value, None))
             raise
 
     return second.alone(both).lists[0].states
+
+
+def _start_two(first: PollCalls, second: PollCalls, call: Any, out: Any) -> int:
+    """Starts a call of two groups. While one of them has gone to another build and the other has not, it is made again:
+    pointers of two builds never meet."""
+    def once() -> int:
+        one, two = first.bound, second.bound
+        if one.build is not two.build:
+            return _abi.MOVED
+        status: int = one.build.poll.reduce2_start(one.handle, two.handle, call, out, first._error_ref)
+        return status
+
+    status = once()
+    return first.gate.again(once) if status == _abi.MOVED else status
 
 
 def consensus(build: Build, ids: Sequence[int], good: Sequence[int], bad: Sequence[int],

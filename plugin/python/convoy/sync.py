@@ -193,7 +193,7 @@ class SyncCalls(Rounds):
             gatherer = self._gatherer = self.gatherer()
         used = gatherer
         reason = integer(post_error if error_row is None else error_row, "reason", I32_MIN, I32_MAX)
-        sync, value = self._build.sync, c_uint64()
+        value = c_uint64()
         call, out, answer = byref(used.call), byref(value), byref(used.answer)
 
         def start() -> None:
@@ -201,13 +201,13 @@ class SyncCalls(Rounds):
             used.call.critical_flags = _abi.CALL_ERROR_ROW if error_row is not None else 0
             used.call.hint_flags = _abi.CALL_POST_ERROR if error_row is None and reason else 0
             used.call.error_reason = reason
-            status = sync.gather_start(self._inner, call, out, self._error_ref)
+            status = self.use("sync", "gather_start", call, out, self._error_ref)
             del keep  # captured at the start
             if status != _abi.OK:
                 raise self.failure(status)
 
-        return Operation(self, value, lambda v: sync.gather_test(self._inner, v, answer, self._error_ref),
-                         lambda v, left: sync.gather_wait(self._inner, v, left, answer, self._error_ref),
+        return Operation(self, value, lambda v: self.use("sync", "gather_test", v, answer, self._error_ref),
+                         lambda v, left: self.use("sync", "gather_wait", v, left, answer, self._error_ref),
                          lambda: _read(used)), start
 
 

@@ -18,6 +18,7 @@ from ctypes import addressof, byref, c_size_t, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, List, Optional, Sequence, Set
 
 from convoy import _abi, _callbacks, errors
+from convoy._bound import Bound, Left
 from convoy._build import Build
 from convoy._buffers import U32_MAX, U64_MAX, Text, integer, nanoseconds
 from convoy._describe import read_bytes
@@ -25,7 +26,7 @@ from convoy._engine_options import EngineOptions
 from convoy._figures import Answer, Completion, EngineInfo, PoolFigures
 from convoy._handles import own
 from convoy._holding import Holding, Loaded, Staged
-from convoy._life import is_below
+from convoy._life import Life, is_below
 from convoy._memory import Memory, memory_of
 from convoy._moves import Moves
 from convoy._raw import Piece, raw_of
@@ -47,26 +48,58 @@ class Engine(Moves):
     and transfer_sync are not, and end within their own timeout.
     """
 
-    def __init__(self, build: Build, context: int, timeout_ns: int, close_s: float, options: EngineOptions) -> None:
-        self._inner: Optional[int] = None
+    def __init__(self, context: Any, life: Life, timeout_ns: int, close_s: float, options: EngineOptions) -> None:
+        self.bound = Bound(life.bound.build, c_void_p())
+        self._former: List[Bound] = []  # a call of theirs may be under way
+        self._gate = life.gate
         self._mutex = threading.RLock()
         self._inside: Set[object] = set()  # tokens of calls that have taken the engine's pointer
-        self._build = build
         self._timeout_ns, self._close_s = timeout_ns, close_s
         self._has_device = options.device is not None
         self._keep: List[Any] = []  # memory and functions of the caller's, until the close
         self._is_closing = False  # gives out no more views
         self._is_inherited = False  # through fork: it is the parent's
         self._is_left = False  # closed, but for the memory that views of released transfers show
-        self._context: Any = None  # an engine keeps its context open
+        self._context = context  # an engine keeps its context open
         self._live: "weakref.WeakSet[Transfer]" = weakref.WeakSet()
         self._registered: List[Memory] = []
-        struct, out, error = options.build(self._keep), c_void_p(), _error()
-        status = build.transfer.engine_open(context, byref(struct), byref(out), byref(error))
-        if status != _abi.OK or out.value is None:
-            raise errors.make(status, error)
-        self._inner = out.value
-        self.session = self.info().session
+        struct, error = options.build(self._keep), _error()
+        try:
+            life.begin_open(self)
+            self._check(self._open(life, byref(struct), byref(error)), error)
+            self.session = self.info().session
+            life.adopt(self, lambda: None)
+        except BaseException:
+            self._dead()
+            raise
+        finally:
+            life.end_open(self)
+
+    def _open(self, life: Life, options: Any, error: Any) -> int:
+        def once() -> int:
+            context = life.bound
+            self.bound = Bound(context.build, c_void_p())
+            status: int = context.build.transfer.engine_open(context.handle, options, byref(self.bound.handle), error)
+            return status
+
+        status = once()
+        return self._gate.again(once) if status == _abi.MOVED else status
+
+    @property
+    def _build(self) -> Build:
+        return self.bound.build
+
+    @property
+    def _inner(self) -> Optional[int]:
+        """The plugin's pointer, None when there is no such engine any more."""
+        return self.bound.handle.value
+
+    def rebind(self, build: Build, pointer: int) -> None:
+        """Puts another build, and its pointer for this engine, behind this object. At any time: calls on what was bound
+        before are told MOVED, and made again."""
+        with self._mutex:
+            self._former.append(self.bound)
+            self.bound = Bound(build, c_void_p(pointer))
 
     # -- looking at it ------------------------------------------------------------------------------------------------
 
@@ -134,7 +167,7 @@ class Engine(Moves):
         secret), Unreachable, TimedOut, VersionMismatch, PeerLost, Limit, Unsupported or InitFailed (no UCX)."""
         text, value, error = Text(session), c_uint64(), _error()
         status = self._use("peer_connect", text.address, text.length,
-                           nanoseconds(timeout) or self._timeout_ns, byref(value), byref(error))
+                           Left(nanoseconds(timeout) or self._timeout_ns), byref(value), byref(error))
         self._check(status, error)
         return Peer(self, value.value, session)
 
@@ -147,8 +180,8 @@ class Engine(Moves):
         question.attempt = integer(attempt, "attempt", 0, U32_MAX)
         question.peer = own(peer, Peer, self, "peer") if peer is not None else 0
         answer, error = _abi.TransferAnswer(struct_size=sizeof(_abi.TransferAnswer)), _error()
-        status = self._use("query", byref(question), nanoseconds(timeout) or self._timeout_ns,
-                           byref(answer), byref(error))
+        status = self._use("query", byref(question), Left(nanoseconds(timeout) or self._timeout_ns), byref(answer),
+                           byref(error))
         self._check(status, error)
         return Answer(name_of(STATES, answer.state), answer.attempt, answer.status, bool(answer.is_drained),
                       answer.transfer)
@@ -199,8 +232,7 @@ class Engine(Moves):
         """
         raw, keep = raw_of(own(peer, Peer, self, "peer"), [(source, target, bytes)] if pieces is None else pieces)
         error = _error()
-        status = self._use("transfer_sync", byref(raw), nanoseconds(timeout) or self._timeout_ns,
-                           byref(error))
+        status = self._use("transfer_sync", byref(raw), Left(nanoseconds(timeout) or self._timeout_ns), byref(error))
         del keep
         self._check(status, error)
 
@@ -217,8 +249,8 @@ class Engine(Moves):
         return ended
 
     def fileno(self) -> int:
-        """A descriptor that is readable while completions wait; it stays the engine's: poll it only. Raises BadState: the
-        engine was opened without ``notify``."""
+        """A descriptor that is readable while completions wait; it stays the engine's: poll it only. It is the same until
+        the close, whatever build is behind the engine. Raises BadState: the engine was opened without ``notify``."""
         number = self.info().completion_fd
         if number < 0:
             raise errors.BadState("the engine was opened without notify")
@@ -230,16 +262,21 @@ class Engine(Moves):
         return self
 
     def _use(self, slot: str, *arguments: Any) -> int:
-        """Calls a slot of the table on this engine. The engine's memory cannot go while somebody is in here."""
+        """Calls a slot of the table on this engine; when it is on its way to another build, there. The engine's memory
+        cannot go while somebody is in here."""
+        status = self._use_now(slot, arguments)
+        return self._gate.again(lambda: self._use_now(slot, arguments)) if status == _abi.MOVED else status
+
+    def _use_now(self, slot: str, arguments: Sequence[Any]) -> int:
         me = object()
         try:
             with self._mutex:
-                inner = self._inner
-                if inner is not None:
+                bound = self.bound
+                if bound.handle.value is not None:
                     self._inside.add(me)
-            if inner is None or (self._is_left and slot not in _LAST_CALLS):
+            if me not in self._inside or (self._is_left and slot not in _LAST_CALLS):
                 raise errors.Closed("the engine is closed")
-            status: int = getattr(self._build.transfer, slot)(inner, *arguments)
+            status: int = getattr(bound.build.transfer, slot)(bound.handle, *arguments)
             if _callbacks.interrupted:
                 _callbacks.raise_interrupt()
             return status
@@ -292,6 +329,8 @@ class Engine(Moves):
 
     def _view_gone(self) -> None:
         """The last view of a released transfer has gone: what was left of a close is closed."""
+        if not self._gate.may_wait():
+            return self._gate.later(self._view_gone)
         if self._is_left and not self._viewed(True) and not _callbacks.is_inside():
             self._is_left = False
             self.close()
@@ -304,7 +343,8 @@ class Engine(Moves):
     def _dead(self) -> None:
         """It has been closed, or its context: nobody takes the pointer any more."""
         with self._mutex:
-            self._inner = None
+            for bound in [*self._former, self.bound]:
+                bound.handle.value = None
         self._keep, self._registered = [], []
 
     def close(self, timeout: Optional[float] = None) -> None:
@@ -326,7 +366,7 @@ class Engine(Moves):
             self._view_gone()  # it may have gone meanwhile
             return
         error = _error()
-        self._check(self._use("engine_close", timeout_ns, byref(error)), error)
+        self._check(self._use("engine_close", Left(timeout_ns) if timeout_ns else 0, byref(error)), error)
         self._dead()
 
     def __enter__(self) -> "Engine":

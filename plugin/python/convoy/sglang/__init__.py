@@ -15,9 +15,9 @@ waits for a rank that is late; default as long as the host's own collective, wit
 from __future__ import annotations
 
 from convoy.sglang import _hooks, _host
-from convoy.sglang._state import call_logs, context, groups
+from convoy.sglang._state import call_logs, context, groups, swap
 
-__all__ = ["call_logs", "context", "groups", "register", "register_diffusion"]
+__all__ = ["call_logs", "context", "groups", "register", "register_diffusion", "swap"]
 
 
 def register() -> None:

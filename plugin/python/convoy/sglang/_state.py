@@ -11,12 +11,14 @@ import os
 import threading
 import weakref
 from importlib import import_module
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from convoy import errors, library
+from convoy._swap import Swapped
 from convoy.context import Context
 from convoy.group import Group
 
+Path = Union[str, "os.PathLike[str]"]
 OPEN_TIMEOUT_S = 60.0  # of a group whose members have all been heard already
 _HOST_PATIENCE_S = 1800.0  # torch's own default for a collective
 
@@ -33,6 +35,13 @@ class Process:
         self.lock = threading.Lock()  # never held while ranks wait for each other
         self.lanes: "weakref.WeakKeyDictionary[Any, Dict[Any, Any]]" = weakref.WeakKeyDictionary()  # see _lanes
         self._opened: List[Tuple[Any, Group]] = []  # (weak reference of the process group, its group)
+
+    def swap(self, path: Path, timeout: Optional[float]) -> Swapped:
+        """See ``convoy.sglang.swap``."""
+        with self.lock:
+            if self._plugin is None:
+                self._plugin = library.load()
+        return self._plugin.swap(path, timeout)
 
     def context(self) -> Context:
         """The context; opened when there is none. Raises LoadError and what ``Plugin.context`` raises."""
@@ -112,6 +121,12 @@ def process() -> Process:
 def context() -> Context:
     """This process's context, opened when there is none."""
     return _process.context()
+
+
+def swap(path: Path, timeout: Optional[float] = None) -> Swapped:
+    """Puts another build of the plugin behind the hooks of this process, between two of its collectives or while they run:
+    see ``Plugin.swap``. Each process does it for itself, at any time; others notice a pause."""
+    return _process.swap(path, timeout)
 
 
 def groups() -> List[Group]:
