@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #ifdef CONVOY_FAULTS
 #include <stdatomic.h>
@@ -69,6 +70,47 @@ char *convoy_memory_text(const char *text, size_t length)
         memcpy(copy, text, length);
     }
     return copy;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TABLE_MAPPED_BYTES SIZE_MAX /* the sanitizer knows where an allocation ends, of a mapping it does not */
+#else
+#define TABLE_MAPPED_BYTES ((size_t)64 << 10)
+#endif
+
+/* In front of a table. */
+struct table_head {
+    size_t mapped_bytes; /* 0 = it was allocated */
+    uint8_t rest[CONVOY_LINE_BYTES - sizeof(size_t)];
+};
+
+void *convoy_memory_table(size_t count, size_t bytes)
+{
+    if (memory_must_fail() || (bytes != 0 && count > (SIZE_MAX - sizeof(struct table_head)) / bytes)) {
+        return NULL;
+    }
+    size_t all = sizeof(struct table_head) + count * bytes;
+    struct table_head *head = NULL;
+    if (all < TABLE_MAPPED_BYTES) {
+        head = calloc(1, all);
+        return head != NULL ? head + 1 : NULL;
+    }
+    head = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (head == MAP_FAILED) {
+        return NULL;
+    }
+    head->mapped_bytes = all;
+    return head + 1;
+}
+
+void convoy_memory_table_free(void *table)
+{
+    struct table_head *head = table != NULL ? (struct table_head *)table - 1 : NULL;
+    if (head != NULL && head->mapped_bytes != 0) {
+        (void)munmap(head, head->mapped_bytes);
+    } else {
+        free(head);
+    }
 }
 
 void convoy_memory_free(void *pointer)

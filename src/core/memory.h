@@ -25,6 +25,13 @@ char *convoy_memory_text(const char *text, size_t length);
 
 void convoy_memory_free(void *pointer);
 
+/*
+ * Zeroed table of which much may never be used: pages that nobody touches cost neither time nor memory, however often such
+ * tables come and go. NULL also when count * bytes overflows. Freed by convoy_memory_table_free only; by the same build.
+ */
+void *convoy_memory_table(size_t count, size_t bytes);
+void convoy_memory_table_free(void *table);
+
 #ifdef CONVOY_FAULTS
 /* Makes the allocation after `skip` more fail, once; negative = never. Returns allocations made since the last call.
  * CONVOY_FAIL_ALLOCATION=<n> in the environment does it for the n-th of the process (1 = the first): for tests that only

@@ -18,15 +18,15 @@ int32_t convoy_capture_init(struct convoy_capture *capture, uint32_t capacity)
 {
     memset(capture, 0, sizeof *capture);
     capture->capacity = capacity;
-    capture->states = convoy_memory_array(capacity, sizeof *capture->states);
-    capture->pending = convoy_memory_array(capacity, sizeof *capture->pending);
+    capture->states = convoy_memory_table(capacity, sizeof *capture->states);
+    capture->pending = convoy_memory_table(capacity, sizeof *capture->pending);
     return capture->states != NULL && capture->pending != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
 }
 
 void convoy_capture_fini(struct convoy_capture *capture)
 {
-    convoy_memory_free(capture->states);
-    convoy_memory_free(capture->pending);
+    convoy_memory_table_free(capture->states);
+    convoy_memory_table_free(capture->pending);
     memset(capture, 0, sizeof *capture);
 }
 

@@ -30,15 +30,15 @@ int32_t convoy_decided_init(struct convoy_decided *decided, uint32_t capacity)
         decided->capacity *= 2;
     }
     decided->newest = decided->oldest = NO_ENTRY;
-    decided->entries = convoy_memory_array(decided->capacity, sizeof *decided->entries);
-    decided->slots = convoy_memory_array(2 * (size_t)decided->capacity, sizeof *decided->slots);
+    decided->entries = convoy_memory_table(decided->capacity, sizeof *decided->entries);
+    decided->slots = convoy_memory_table(2 * (size_t)decided->capacity, sizeof *decided->slots);
     return decided->entries != NULL && decided->slots != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
 }
 
 void convoy_decided_fini(struct convoy_decided *decided)
 {
-    convoy_memory_free(decided->entries);
-    convoy_memory_free(decided->slots);
+    convoy_memory_table_free(decided->entries);
+    convoy_memory_table_free(decided->slots);
     memset(decided, 0, sizeof *decided);
 }
 

@@ -17,7 +17,7 @@ int32_t convoy_keyed_init(struct convoy_keyed *keyed, size_t bytes_max, uint8_t 
     keyed->bytes_max = bytes_max;
     keyed->capacity = (uint32_t)(bytes_max / ENTRY_BYTES_MIN);
     keyed->positional.states = positional_states;
-    keyed->unpacked = convoy_memory_array(keyed->capacity, sizeof *keyed->unpacked);
+    keyed->unpacked = convoy_memory_table(keyed->capacity, sizeof *keyed->unpacked);
     int32_t status = keyed->unpacked != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
     for (uint32_t i = 0; i < CONVOY_KEYED_TABLES && status == CONVOY_OK; i++) {
         status = convoy_table_init(&keyed->tables[i], keyed->capacity);
@@ -30,7 +30,7 @@ void convoy_keyed_fini(struct convoy_keyed *keyed)
     for (uint32_t i = 0; i < CONVOY_KEYED_TABLES; i++) {
         convoy_table_fini(&keyed->tables[i]);
     }
-    convoy_memory_free(keyed->unpacked);
+    convoy_memory_table_free(keyed->unpacked);
     keyed->unpacked = NULL;
 }
 

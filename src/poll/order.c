@@ -12,12 +12,12 @@ int32_t convoy_order_init(struct convoy_order *order, uint32_t capacity)
 {
     memset(order, 0, sizeof *order);
     order->capacity = capacity;
-    order->keys = convoy_memory_array(capacity, sizeof *order->keys);
-    order->generations = convoy_memory_array(capacity, sizeof *order->generations);
-    order->ranks = convoy_memory_array(capacity, sizeof *order->ranks);
-    order->sorted_keys = convoy_memory_array(capacity, sizeof *order->sorted_keys);
-    order->sorted_generations = convoy_memory_array(capacity, sizeof *order->sorted_generations);
-    order->scratch = convoy_memory_array(2 * (size_t)capacity, sizeof *order->scratch);
+    order->keys = convoy_memory_table(capacity, sizeof *order->keys);
+    order->generations = convoy_memory_table(capacity, sizeof *order->generations);
+    order->ranks = convoy_memory_table(capacity, sizeof *order->ranks);
+    order->sorted_keys = convoy_memory_table(capacity, sizeof *order->sorted_keys);
+    order->sorted_generations = convoy_memory_table(capacity, sizeof *order->sorted_generations);
+    order->scratch = convoy_memory_table(2 * (size_t)capacity, sizeof *order->scratch);
     bool is_whole = order->keys != NULL && order->generations != NULL && order->ranks != NULL &&
                     order->sorted_keys != NULL && order->sorted_generations != NULL && order->scratch != NULL;
     return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
@@ -25,12 +25,12 @@ int32_t convoy_order_init(struct convoy_order *order, uint32_t capacity)
 
 void convoy_order_fini(struct convoy_order *order)
 {
-    convoy_memory_free(order->keys);
-    convoy_memory_free(order->generations);
-    convoy_memory_free(order->ranks);
-    convoy_memory_free(order->sorted_keys);
-    convoy_memory_free(order->sorted_generations);
-    convoy_memory_free(order->scratch);
+    convoy_memory_table_free(order->keys);
+    convoy_memory_table_free(order->generations);
+    convoy_memory_table_free(order->ranks);
+    convoy_memory_table_free(order->sorted_keys);
+    convoy_memory_table_free(order->sorted_generations);
+    convoy_memory_table_free(order->scratch);
     memset(order, 0, sizeof *order);
 }
 

@@ -10,18 +10,18 @@ int32_t convoy_outcome_init(struct convoy_outcome *outcome, uint32_t capacity)
 {
     memset(outcome, 0, sizeof *outcome);
     outcome->plain_keyed = outcome->position_keyed = UINT64_MAX; /* no version yet */
-    outcome->flags = convoy_memory_array(capacity, sizeof *outcome->flags);
-    outcome->positions = convoy_memory_array(capacity, sizeof *outcome->positions);
-    outcome->states = convoy_memory_array(capacity, sizeof *outcome->states);
+    outcome->flags = convoy_memory_table(capacity, sizeof *outcome->flags);
+    outcome->positions = convoy_memory_table(capacity, sizeof *outcome->positions);
+    outcome->states = convoy_memory_table(capacity, sizeof *outcome->states);
     bool is_whole = outcome->flags != NULL && outcome->positions != NULL && outcome->states != NULL;
     return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
 }
 
 void convoy_outcome_fini(struct convoy_outcome *outcome)
 {
-    convoy_memory_free(outcome->flags);
-    convoy_memory_free(outcome->positions);
-    convoy_memory_free(outcome->states);
+    convoy_memory_table_free(outcome->flags);
+    convoy_memory_table_free(outcome->positions);
+    convoy_memory_table_free(outcome->states);
     memset(outcome, 0, sizeof *outcome);
 }
 

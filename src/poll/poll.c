@@ -25,7 +25,7 @@ size_t convoy_poll_partial_bytes_max(size_t blob_bytes_max)
 static int32_t parts_init(struct convoy_poll *poll)
 {
     uint32_t entries = (uint32_t)poll->bytes_max; /* an entry takes at least one byte */
-    poll->positional_states = convoy_memory_array(entries, sizeof *poll->positional_states);
+    poll->positional_states = convoy_memory_table(entries, sizeof *poll->positional_states);
     int32_t status = poll->positional_states != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
     status = status == CONVOY_OK ? convoy_capture_init(&poll->capture, entries) : status;
     status = status == CONVOY_OK ? convoy_keyed_init(&poll->keyed, poll->bytes_max, poll->positional_states) : status;
@@ -101,7 +101,7 @@ void convoy_poll_close(struct convoy_poll *poll)
     convoy_keyed_fini(&poll->keyed);
     convoy_outcome_fini(&poll->outcome);
     convoy_decided_fini(&poll->decided);
-    convoy_memory_free(poll->positional_states);
+    convoy_memory_table_free(poll->positional_states);
     convoy_memory_free(poll);
 }
 

@@ -12,18 +12,18 @@
 
 int32_t convoy_poll_quick_init(struct convoy_poll_short *quick, size_t entries, size_t keyed)
 {
-    quick->inputs[0] = convoy_memory_array(entries, sizeof *quick->inputs[0]);
-    quick->inputs[1] = convoy_memory_array(entries, sizeof *quick->inputs[1]);
-    quick->sorted = convoy_memory_array(keyed, sizeof *quick->sorted);
+    quick->inputs[0] = convoy_memory_table(entries, sizeof *quick->inputs[0]);
+    quick->inputs[1] = convoy_memory_table(entries, sizeof *quick->inputs[1]);
+    quick->sorted = convoy_memory_table(keyed, sizeof *quick->sorted);
     bool is_whole = quick->inputs[0] != NULL && quick->inputs[1] != NULL && quick->sorted != NULL;
     return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
 }
 
 void convoy_poll_quick_fini(struct convoy_poll_short *quick)
 {
-    convoy_memory_free(quick->inputs[0]);
-    convoy_memory_free(quick->inputs[1]);
-    convoy_memory_free(quick->sorted);
+    convoy_memory_table_free(quick->inputs[0]);
+    convoy_memory_table_free(quick->inputs[1]);
+    convoy_memory_table_free(quick->sorted);
     quick->inputs[0] = quick->inputs[1] = quick->sorted = NULL;
 }
 

@@ -19,20 +19,20 @@ struct item {
 
 int32_t convoy_table_init(struct convoy_table *table, size_t capacity)
 {
-    table->keys = convoy_memory_array(capacity, sizeof *table->keys);
-    table->generations = convoy_memory_array(capacity, sizeof *table->generations);
-    table->listed = convoy_memory_array(capacity, sizeof *table->listed);
-    table->states = convoy_memory_array(capacity, sizeof *table->states);
+    table->keys = convoy_memory_table(capacity, sizeof *table->keys);
+    table->generations = convoy_memory_table(capacity, sizeof *table->generations);
+    table->listed = convoy_memory_table(capacity, sizeof *table->listed);
+    table->states = convoy_memory_table(capacity, sizeof *table->states);
     bool is_whole = table->keys != NULL && table->generations != NULL && table->listed != NULL && table->states != NULL;
     return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
 }
 
 void convoy_table_fini(struct convoy_table *table)
 {
-    convoy_memory_free(table->keys);
-    convoy_memory_free(table->generations);
-    convoy_memory_free(table->listed);
-    convoy_memory_free(table->states);
+    convoy_memory_table_free(table->keys);
+    convoy_memory_table_free(table->generations);
+    convoy_memory_table_free(table->listed);
+    convoy_memory_table_free(table->states);
     memset(table, 0, sizeof *table);
 }
 

@@ -20,8 +20,8 @@ struct convoy_leases *convoy_leases_create(uint32_t lease_count, uint32_t refere
     if (leases == NULL) {
         return NULL;
     }
-    leases->entries = convoy_memory_array(lease_count, sizeof *leases->entries);
-    leases->references = convoy_memory_array(reference_count, sizeof *leases->references);
+    leases->entries = convoy_memory_table(lease_count, sizeof *leases->entries);
+    leases->references = convoy_memory_table(reference_count, sizeof *leases->references);
     if (leases->entries == NULL || leases->references == NULL) {
         convoy_leases_destroy(leases);
         return NULL;
@@ -35,8 +35,8 @@ struct convoy_leases *convoy_leases_create(uint32_t lease_count, uint32_t refere
 void convoy_leases_destroy(struct convoy_leases *leases)
 {
     if (leases != NULL) {
-        convoy_memory_free(leases->entries);
-        convoy_memory_free(leases->references);
+        convoy_memory_table_free(leases->entries);
+        convoy_memory_table_free(leases->references);
         convoy_memory_free(leases);
     }
 }
@@ -103,15 +103,15 @@ static enum convoy_lease_status entry_settle(struct convoy_leases *leases, struc
     return CONVOY_LEASE_FREED;
 }
 
-/* One that was never used, else the one that was freed first; NONE: all are taken. */
+/* The one that was freed first, else one that was never used; NONE: all are taken. */
 static uint32_t take_free(struct convoy_leases *leases)
 {
     uint32_t at = leases->first_free;
-    if (leases->lease_top < leases->lease_count) {
+    if (at != NONE) {
+        leases->first_free = leases->entries[at].next_free;
+    } else if (leases->lease_top < leases->lease_count) {
         at = leases->lease_top++;
         leases->entries[at].first = NONE;
-    } else if (at != NONE) {
-        leases->first_free = leases->entries[at].next_free;
     }
     return at;
 }

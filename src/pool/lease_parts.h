@@ -39,7 +39,7 @@ struct convoy_leases {
     uint32_t lease_top;     /* from here on no entry was ever used, and nothing of it was ever touched; */
     uint32_t reference_top; /* the same */
     uint32_t first_free;
-    uint32_t last_free; /* entries are used again as late as possible, so that generations last */
+    uint32_t last_free; /* of those that were used before, the one that was freed first is used first: generations last */
     uint32_t unused;
     uint64_t stale;
     struct lease_entry *entries;

@@ -102,9 +102,9 @@ static int32_t open_pools(struct convoy_xfer *engine, struct convoy_error *error
 int32_t convoy_xfer_tables(struct convoy_xfer *engine, struct convoy_error *error)
 {
     uint32_t count = engine->options.transfer_max;
-    engine->entries = convoy_memory_array(count, sizeof *engine->entries);
-    engine->waiting = convoy_memory_array(count, sizeof *engine->waiting);
-    engine->peers = convoy_memory_array(engine->options.peer_max, sizeof *engine->peers);
+    engine->entries = convoy_memory_table(count, sizeof *engine->entries);
+    engine->waiting = convoy_memory_table(count, sizeof *engine->waiting);
+    engine->peers = convoy_memory_table(engine->options.peer_max, sizeof *engine->peers);
     if (engine->entries == NULL || engine->waiting == NULL || engine->peers == NULL) {
         return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for %u transfers and %u peers", count,
                                 engine->options.peer_max);
@@ -241,9 +241,9 @@ void convoy_xfer_free(struct convoy_xfer *engine)
     convoy_xfer_device_close(engine);
     convoy_pool_close(engine->pool);
     convoy_pool_close(engine->notes);
-    convoy_memory_free(engine->entries);
-    convoy_memory_free(engine->waiting);
-    convoy_memory_free(engine->peers);
+    convoy_memory_table_free(engine->entries);
+    convoy_memory_table_free(engine->waiting);
+    convoy_memory_table_free(engine->peers);
     convoy_memory_free(engine->preallocs);
     convoy_memory_free(engine->ranges);
     (void)pthread_mutex_destroy(&engine->far_opening);
