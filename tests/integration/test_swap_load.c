@@ -65,11 +65,13 @@ static void check_pauses(const struct swap_shared *shared, const struct swap_pla
     uint64_t steps[SWAP_RANKS_MAX * SWAP_SWAPS_MAX];
     uint64_t usual[SWAP_RANKS_MAX];
     uint64_t cpu[SWAP_RANKS_MAX * SWAP_SWAPS_MAX];
+    uint64_t faults = 0;
     size_t count = 0;
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         assert_int_equal(shared->swaps[rank], plan->swaps);
         usual[rank] = shared->usual_ns[rank];
         for (uint32_t swap = 0; swap < plan->swaps; swap++) {
+            faults += shared->faults[rank][swap];
             cpu[count] = shared->cpu_ns[rank][swap];
             steps[count++] = shared->step_ns[rank][swap];
         }
@@ -77,6 +79,7 @@ static void check_pauses(const struct swap_shared *shared, const struct swap_pla
     (void)tell("mean of a step without a swap", usual, RANKS);
     (void)tell("longest step during a swap", steps, count);
     (void)tell("processor time of a swap", cpu, count);
+    print_message("page faults of a swap: %.0f\n", (double)faults / (double)count);
     uint64_t pause_max_ns = TELL(pause_ns);
     (void)TELL(quiesce_ns);
     (void)TELL(export_ns);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define COLUMNS 7u
 #define STATES 8u
@@ -291,6 +292,13 @@ static uint64_t thread_ns(void)
     return (uint64_t)now.tv_sec * CONVOY_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+static uint64_t thread_faults(void)
+{
+    struct rusage usage;
+    (void)getrusage(RUSAGE_THREAD, &usage);
+    return (uint64_t)usage.ru_minflt;
+}
+
 static void *swapper_main(void *user)
 {
     struct swap_rank *self = user;
@@ -303,8 +311,10 @@ static void *swapper_main(void *user)
         }
         atomic_store(&self->swap, number + 1);
         uint64_t cpu_ns = thread_ns();
+        uint64_t faults = thread_faults();
         EXPECT_OK(convoy_loader_swap(self->loader, self->plan->builds[(number + 1) % 2], CALL_NS, result, &error), &error);
         self->shared->cpu_ns[self->rank->index][number] = thread_ns() - cpu_ns;
+        self->shared->faults[self->rank->index][number] = thread_faults() - faults;
         atomic_store(&self->swap, 0);
         self->shared->swaps[self->rank->index]++;
     }

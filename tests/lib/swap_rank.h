@@ -23,7 +23,8 @@
 struct swap_shared {
     char sessions[SWAP_RANKS_MAX][SWAP_SESSION_BYTES];
     struct convoy_swap_result results[SWAP_RANKS_MAX][SWAP_SWAPS_MAX];
-    uint64_t cpu_ns[SWAP_RANKS_MAX][SWAP_SWAPS_MAX];  /* of the thread that swapped */
+    uint64_t cpu_ns[SWAP_RANKS_MAX][SWAP_SWAPS_MAX];  /* of the thread that swapped; */
+    uint64_t faults[SWAP_RANKS_MAX][SWAP_SWAPS_MAX];  /* and its page faults */
     uint64_t step_ns[SWAP_RANKS_MAX][SWAP_SWAPS_MAX]; /* longest step while it was under way */
     uint64_t usual_ns[SWAP_RANKS_MAX];                 /* mean of the steps in which no swap was */
     uint64_t usual_max_ns[SWAP_RANKS_MAX];
