@@ -454,7 +454,8 @@ static void *push_raw(void *argument)
     uint8_t *target = receiver->ranges[0].memory;
     pieces[0].target = (uint64_t)(uintptr_t)target;
     for (uint32_t i = 1; i < 3; i++) {
-        pieces[i] = (struct convoy_raw_piece){.source = data + i * 100000u, .target = pieces[0].target + i * 100000u, .bytes = 100000};
+        pieces[i] = (struct convoy_raw_piece){
+            .source = data + i * 100000u, .target = pieces[0].target + i * 100000u, .bytes = 100000};
     }
     pieces[2].bytes = (20u << 20) - 200000;
     const struct convoy_raw raw = {
