@@ -11,7 +11,8 @@
  *                                                              discard: nothing of it was touched
  *
  * Handed over inside a process are descriptors and mappings: an importer duplicates every descriptor, so that each side
- * closes its own; a mapping whose address the host knows, or that peers write to, is the exporter's until thaw, then the importer's.
+ * closes its own; a mapping whose address the host knows, or that peers write to, is the exporter's until thaw, then the
+ * importer's.
  */
 #ifndef CONVOY_PLUGIN_MOVE_H
 #define CONVOY_PLUGIN_MOVE_H

@@ -19,9 +19,9 @@ static const char version_intro[] =
 static void version_print(void)
 {
     (void)printf("convoy %s\n", CONVOY_RELEASE);
-    (void)printf("families  core %d.%d  poll %d.%d  sync %d.%d  transfer %d.%d\n", CONVOY_CORE_MAJOR, CONVOY_CORE_MINOR,
-                 CONVOY_POLL_MAJOR, CONVOY_POLL_MINOR, CONVOY_SYNC_MAJOR, CONVOY_SYNC_MINOR, CONVOY_TRANSFER_MAJOR,
-                 CONVOY_TRANSFER_MINOR);
+    (void)printf("families  core %d.%d  poll %d.%d  sync %d.%d  transfer %d.%d  move %d.%d\n", CONVOY_CORE_MAJOR,
+                 CONVOY_CORE_MINOR, CONVOY_POLL_MAJOR, CONVOY_POLL_MINOR, CONVOY_SYNC_MAJOR, CONVOY_SYNC_MINOR,
+                 CONVOY_TRANSFER_MAJOR, CONVOY_TRANSFER_MINOR, CONVOY_MOVE_MAJOR, CONVOY_MOVE_MINOR);
     (void)printf("wire      %d to %d\n", CONVOY_WIRE_MIN, CONVOY_WIRE_MAX);
     (void)printf("ucx       %s\n", CONVOY_UCX_SUPPORTED);
 }
@@ -29,11 +29,11 @@ static void version_print(void)
 static void version_print_json(void)
 {
     (void)printf("{\"release\":\"%s\",\"families\":{\"core\":\"%d.%d\",\"poll\":\"%d.%d\",\"sync\":\"%d.%d\","
-                 "\"transfer\":\"%d.%d\"},"
+                 "\"transfer\":\"%d.%d\",\"move\":\"%d.%d\"},"
                  "\"wire\":{\"min\":%d,\"max\":%d},\"ucx\":\"%s\"}\n",
                  CONVOY_RELEASE, CONVOY_CORE_MAJOR, CONVOY_CORE_MINOR, CONVOY_POLL_MAJOR, CONVOY_POLL_MINOR,
-                 CONVOY_SYNC_MAJOR, CONVOY_SYNC_MINOR, CONVOY_TRANSFER_MAJOR, CONVOY_TRANSFER_MINOR, CONVOY_WIRE_MIN,
-                 CONVOY_WIRE_MAX, CONVOY_UCX_SUPPORTED);
+                 CONVOY_SYNC_MAJOR, CONVOY_SYNC_MINOR, CONVOY_TRANSFER_MAJOR, CONVOY_TRANSFER_MINOR,
+                 CONVOY_MOVE_MAJOR, CONVOY_MOVE_MINOR, CONVOY_WIRE_MIN, CONVOY_WIRE_MAX, CONVOY_UCX_SUPPORTED);
 }
 
 int convoy_cli_version(int argc, char **argv)

@@ -209,7 +209,8 @@ json_t *convoy_remote_dump(const struct convoy_engine *engine)
     const struct convoy_remote *remote = engine->remote;
     struct convoy_link *link = convoy_remote_link(remote);
     return json_pack("{s:i, s:o*, s:o*, s:I, s:I, s:I, s:I}", "hosts", (int)remote->host_count, "link",
-                     link != NULL ? convoy_link_describe(link) : NULL, "rewire", convoy_remote_rewire_json(remote), "dropped_token", remote_counted(&remote->dropped_token),
-                     "dropped_stale", remote_counted(&remote->dropped_stale), "dropped_repeat",
-                     remote_counted(&remote->dropped_repeat), "dropped_bad", remote_counted(&remote->dropped_bad));
+                     link != NULL ? convoy_link_describe(link) : NULL, "rewire", convoy_remote_rewire_json(remote),
+                     "dropped_token", remote_counted(&remote->dropped_token), "dropped_stale",
+                     remote_counted(&remote->dropped_stale), "dropped_repeat", remote_counted(&remote->dropped_repeat),
+                     "dropped_bad", remote_counted(&remote->dropped_bad));
 }

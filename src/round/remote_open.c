@@ -59,8 +59,8 @@ int32_t convoy_remote_allocate(struct convoy_remote *remote, struct convoy_error
     remote->scratch = convoy_memory_aligned(CONVOY_LINE_BYTES, remote->blob_bytes);
     remote->diverged_rows = convoy_memory_array(count, sizeof *remote->diverged_rows);
     remote->reopen.result = convoy_memory_zalloc(remote->blob_bytes);
-    bool is_whole = remote->addresses != NULL && remote->address_bytes != NULL && remote->paths != NULL && remote->scratch != NULL &&
-                    remote->diverged_rows != NULL && remote->reopen.result != NULL;
+    bool is_whole = remote->addresses != NULL && remote->address_bytes != NULL && remote->paths != NULL &&
+                    remote->scratch != NULL && remote->diverged_rows != NULL && remote->reopen.result != NULL;
     for (uint32_t host = 0; host < remote->host_count && is_whole; host++) {
         is_whole = host == remote->own_host || remote_allocate_host(remote, host);
     }

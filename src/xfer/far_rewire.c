@@ -130,9 +130,10 @@ static void check_up(struct convoy_xfer *engine, struct convoy_xfer_peer *peer)
     wire->down_ns = convoy_now_ns() - wire->since_ns;
     wire->since_ns = 0;
     wire->count++;
-    convoy_log_line(&engine->runtime->log, CONVOY_LOG_INFO, "engine %s: path to peer %s is up again after %llu us, bulk %llu here, "
-                    "%llu there", engine->session, peer->session, (unsigned long long)(wire->down_ns / 1000),
-                    (unsigned long long)engine->far->number, (unsigned long long)wire->number);
+    convoy_log_line(&engine->runtime->log, CONVOY_LOG_INFO,
+                    "engine %s: path to peer %s is up again after %llu us, bulk %llu here, %llu there", engine->session,
+                    peer->session, (unsigned long long)(wire->down_ns / 1000), (unsigned long long)engine->far->number,
+                    (unsigned long long)wire->number);
     convoy_far_say_again(engine, peer);
 }
 

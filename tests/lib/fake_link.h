@@ -2,7 +2,8 @@
 /*
  * Links (net/link.h) among the members of one thread, for unit tests of what lies on them: what is sent waits in a
  * queue for each pair, in order, until its receiver makes progress, and the test may hold a queue. Nothing is lost, but
- * what is sent to the dead and what of theirs was held, and what comes to a link that was closed. Link it instead of the net layer's links.
+ * what is sent to the dead and what of theirs was held, and what comes to a link that was closed. Link it instead of the net
+ * layer's links.
  */
 #ifndef CONVOY_TESTS_FAKE_LINK_H
 #define CONVOY_TESTS_FAKE_LINK_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pretended transfer table, behind a handle of the loader, for tests of what stands on it: every start gives a fresh handle, every handle ends as the
- * test says, and what was called is written down. One at a time, as everything is in one static table.
+ * A pretended transfer table, behind a handle of the loader, for tests of what stands on it: every start gives a fresh
+ * handle, every handle ends as the test says, and what was called is written down. One at a time, as everything is in
+ * one static table.
  */
 #ifndef TESTS_LIB_FAKE_TRANSFER_H
 #define TESTS_LIB_FAKE_TRANSFER_H

@@ -356,7 +356,7 @@ static void test_buddy_random_sets_fit_as_they_say(void **state)
         struct convoy_buddy_block blocks[6];
         uint64_t sizes[6];
         for (uint32_t i = 0; i < 8; i++) { /* holes */
-            if (convoy_buddy_take(buddy, 1024 << draw(&model, 3), &blocks[i % 2]) == CONVOY_BUDDY_OK && i % 2 != 0) {
+            if (convoy_buddy_take(buddy, UINT64_C(1024) << draw(&model, 3), &blocks[i % 2]) == CONVOY_BUDDY_OK && i % 2 != 0) {
                 (void)convoy_buddy_give(buddy, blocks[draw(&model, 2)].offset);
             }
         }

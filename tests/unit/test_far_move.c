@@ -24,9 +24,9 @@
 #include <cmocka.h>
 
 #define LONG_NS (20 * CONVOY_NS_PER_S)
-#define POOL_BYTES (UINT64_C(256) << 20)
-#define LARGE_BYTES (100u << 20)
-#define MIDDLE_BYTES (24u << 20)
+#define POOL_BYTES (UINT64_C(64) << 20)
+#define LARGE_BYTES (32u << 20)
+#define MIDDLE_BYTES (8u << 20)
 #define SMALL_BYTES 100000u
 
 static struct convoy_runtime *runtime;
@@ -392,7 +392,7 @@ static void test_far_move_payload_in_the_middle_of_its_chunks_is_loaded_once(voi
     (void)state;
     for (enum who who = SENDER; who <= BOTH; who++) {
         run_middle(who, 1);
-        run_middle(who, 20u << 20);
+        run_middle(who, LARGE_BYTES / 4);
         run_middle(who, LARGE_BYTES);
     }
 }
@@ -440,7 +440,7 @@ static void test_far_move_load_by_descriptor_goes_on(void **state)
     (void)state;
     for (enum who who = SENDER; who <= BOTH; who++) {
         run_descriptor(who, 0);
-        run_descriptor(who, 8u << 20);
+        run_descriptor(who, MIDDLE_BYTES / 4);
         run_descriptor(who, MIDDLE_BYTES);
     }
 }
@@ -454,7 +454,8 @@ static void *push_raw(void *argument)
     uint8_t *target = receiver->ranges[0].memory;
     pieces[0].target = (uint64_t)(uintptr_t)target;
     for (uint32_t i = 1; i < 3; i++) {
-        pieces[i] = (struct convoy_raw_piece){.source = data + i * 100000u, .target = pieces[0].target + i * 100000u, .bytes = 100000};
+        pieces[i] = (struct convoy_raw_piece){
+            .source = data + i * 100000u, .target = pieces[0].target + i * 100000u, .bytes = 100000};
     }
     pieces[2].bytes = (20u << 20) - 200000;
     const struct convoy_raw raw = {
