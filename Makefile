@@ -360,10 +360,10 @@ LAST_STEP := reports
 GATE_STEPS := +abi-mutate=1800 +lint=1800
 
 .PHONY: test check
-test: deps-test ## everything at small scale, TESTTIME; ends with "N passed, N failed, N skipped"
+test: deps-test ## everything at small scale, about 20 minutes on two cores; ends with "N passed, N failed, N skipped"
 	@WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS) $(LAST_STEP)
 
-check: deps-test ## all that a merge needs: warnings are errors, everything of `make test`, lint, the gates broken
+check: deps-test ## all that a merge needs, about 25 minutes on two cores: warnings are errors, everything of `make test`, lint, the gates broken
 	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
@@ -479,7 +479,7 @@ test-gpu: ## the device layer, and transfers through it, on a real GPU; skips wi
 	tests/run.sh tests/gpu/run.sh
 
 .PHONY: test-unit
-test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
+test-unit: $(UNIT_BINARIES) ## unit tests only, about a minute once they are built
 	TEST_JOBS=$(WAITING_JOBS) tests/run.sh $(UNIT_BINARIES)
 
 # The fault hooks are in every variant but release, so: make VARIANT=debug test-fault.
