@@ -63,7 +63,7 @@ UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pip
 CONFORMANCE_TESTS := conformance_namespaces conformance_shared_memory conformance_threads conformance_ucx
 CONFORMANCE_SOURCES := cases_alike cases_between cases_failure cases_keyed cases_loss cases_mixed cases_round suite
 INTEGRATION_TESTS := alone counts equivalence newer_peer random_rounds reports_cost reports_keyed reports_net reports_plugin reports_poll reports_stamps reports_sync slices timeout_report waits_closed
-INTEGRATION_SCRIPTS := abi_freeze doctor_cli install package_list readme_example readme_settings run_cli run_swap run_transfer
+INTEGRATION_SCRIPTS := run_transfer run_cli run_swap abi_freeze doctor_cli install package_list readme_example readme_settings suite_lanes
 FAULT_TESTS := hosts kill_points random signals
 FAULT_SOURCES := party
 ABI_TESTS := engine_states golden hygiene load
@@ -93,17 +93,18 @@ CFLAGS ?= -O2 -g
 CONVOY_CFLAGS := -std=c11 -fPIC -fvisibility=hidden -fno-plt -fno-common $(WARNINGS)
 LINK_UNDEFINED := -Wl,-z,defs
 
-# Variants. Test variants carry the fault hooks and the run-time checks of the thread and state tags.
+# Variants. Test variants carry the fault hooks and the run-time checks of the thread and state tags. Sanitizers name lines
+# and functions only (-g1); for a debugger there is debug.
 ifeq ($(VARIANT),debug)
 CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
 CFLAGS := -O1 -g
 else ifeq ($(VARIANT),asan)
 CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
-CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
+CFLAGS := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
 LINK_UNDEFINED :=
 else ifeq ($(VARIANT),tsan)
 CPPFLAGS += -DCONVOY_DEBUG -DCONVOY_FAULTS
-CFLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+CFLAGS := -O1 -g1 -fno-omit-frame-pointer -fsanitize=thread
 LINK_UNDEFINED :=
 else ifeq ($(VARIANT),mutation)
 CPPFLAGS += -DCONVOY_MUTATIONS -DCONVOY_FAULTS
@@ -342,26 +343,32 @@ CONFORMANCE_BINARIES := $(call binaries,conformance,$(CONFORMANCE_TESTS))
 INTEGRATION_BINARIES := $(call binaries,integration,$(INTEGRATION_TESTS))
 FAULT_BINARIES := $(call binaries,fault,$(FAULT_TESTS))
 ABI_BINARIES := $(call binaries,abi,$(ABI_TESTS))
+REPLAY_BINARIES := $(patsubst %,$(TEST_BIN)/fuzz/replay_%,$(FUZZERS))
 HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIES) $(ABI_BINARIES)
 
-# Everything, one step after another (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit.
-TEST_STEPS := all test-unit=600 test-integration test-python=900 test-cli test-abi abi-check headers test-conformance debug/test-fault=600 \
-              test-mutations=900 asan/test-fuzz-replay asan/test-sanitized=1200 tsan/test-sanitized=900 clang/all \
-              aarch64/aarch64-objects
+# Everything (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit. What + marks only computes, and runs
+# beside the tests, which mostly wait: the builds of other variants, longest wanted last, and the gates.
+TEST_STEPS := all test-unit=600 +debug/build-fault=1800 +mutation/build-mutations=1800 +asan/build-sanitized=1800 \
+              +tsan/build-sanitized=1800 +clang/all=1800 +aarch64/aarch64-objects=1800 \
+              test-integration test-python=900 test-cli test-abi abi-check headers test-conformance debug/test-fault=600 \
+              mutation/mutations-run=900 asan/test-fuzz-replay asan/test-sanitized=1200 tsan/test-sanitized=900
+# Programs at a time of the steps that wait for deadlines, deaths and peers more than they compute: one more than CI's cores.
+WAITING_JOBS := 3
+
 # Looks at the log of all others, so it comes last.
 LAST_STEP := reports
-GATE_STEPS := lint abi-mutate=600
+GATE_STEPS := +abi-mutate=1800 +lint=1800
 
 .PHONY: test check
-test: deps-test ## everything at small scale, under 15 minutes; ends with "N passed, N failed, N skipped"
+test: deps-test ## everything at small scale, about 20 minutes on two cores; ends with "N passed, N failed, N skipped"
 	@WERROR=$(WERROR) tests/suite.sh $(TEST_STEPS) $(LAST_STEP)
 
-check: deps-test ## all that a merge needs: warnings are errors, everything of `make test`, lint, the gates broken
+check: deps-test ## all that a merge needs, about 25 minutes on two cores: warnings are errors, everything of `make test`, lint, the gates broken
 	@WERROR=1 tests/suite.sh $(TEST_STEPS) $(GATE_STEPS) $(LAST_STEP)
 
 .PHONY: test-cli
 test-cli: all $(TEST_BIN)/abi/golden $(SECOND_BUILD) ## the command and the replay, as a user runs them
-	tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
+	TEST_JOBS=2 tests/run.sh $(patsubst %,tests/integration/%.sh,$(INTEGRATION_SCRIPTS))
 
 # Runs no test: looks in the log of those that ran.
 .PHONY: reports
@@ -370,11 +377,11 @@ reports: ## each public report in tests/threads.tsv is covered by a test that pa
 
 .PHONY: test-integration
 test-integration: $(INTEGRATION_BINARIES) ## what takes real processes: counts, reports
-	tests/run.sh $^
+	TEST_JOBS=$(WAITING_JOBS) tests/run.sh $^
 
 .PHONY: test-abi
 test-abi: $(ABI_BINARIES) ## loading, foreign sizes, the state table
-	tests/run.sh $^
+	TEST_JOBS=$(WAITING_JOBS) tests/run.sh $^
 
 # Python's side: the package against this build. Each is a program of its own; torch's tests skip where torch is not there.
 PYTHON ?= /usr/bin/python3
@@ -387,7 +394,7 @@ test-python: $(BIN)/libconvoy.so.1 $(TINY_FILES) $(SECOND_BUILD) ## the Python p
 
 .PHONY: test-conformance
 test-conformance: $(CONFORMANCE_BINARIES) ## one suite over threads, shared memory, UCX and network namespaces
-	tests/run.sh $^
+	TEST_JOBS=2 tests/run.sh $^
 
 .PHONY: headers
 headers: ## each public header alone, as C11 and C++17, with gcc and clang
@@ -410,7 +417,12 @@ endif
 
 .PHONY: test-sanitized asan tsan
 test-sanitized: $(SANITIZED)
-	TEST_JOBS=2 tests/run.sh $^
+	TEST_JOBS=$(WAITING_JOBS) tests/run.sh $^
+
+# The programs of a step alone, so that they can be built while others run.
+.PHONY: build-sanitized build-fault
+build-sanitized: $(SANITIZED) $(if $(filter asan,$(VARIANT)),$(REPLAY_BINARIES))
+build-fault: $(FAULT_BINARIES)
 
 asan: ## all but the counts and injected faults under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan: ## what threads share, under ThreadSanitizer
@@ -467,22 +479,23 @@ test-gpu: ## the device layer, and transfers through it, on a real GPU; skips wi
 	tests/run.sh tests/gpu/run.sh
 
 .PHONY: test-unit
-test-unit: $(UNIT_BINARIES) ## unit tests only, under a minute
-	TEST_JOBS=2 tests/run.sh $(UNIT_BINARIES)
+test-unit: $(UNIT_BINARIES) ## unit tests only, about a minute once they are built
+	TEST_JOBS=$(WAITING_JOBS) tests/run.sh $(UNIT_BINARIES)
 
 # The fault hooks are in every variant but release, so: make VARIANT=debug test-fault.
 .PHONY: test-fault
 test-fault: $(FAULT_BINARIES) ## members that are killed, stopped and cut off; needs VARIANT=debug; CONVOY_SCALE=n for longer ones
-	tests/run.sh $(FAULT_BINARIES)
+	TEST_JOBS=$(WAITING_JOBS) tests/run.sh $(FAULT_BINARIES)
 
 # What the table of mutations runs, built once with all of them compiled in and none switched on.
 MUTATION_TESTS := $(sort $(shell awk '$$2 ~ "/" {print $$2}' tests/fault/mutations.txt))
 
-.PHONY: test-mutations mutations-run
+.PHONY: test-mutations mutations-run build-mutations
 test-mutations: ## break the protocols in over 70 compiled-in ways; each must make a test fail
 	$(MAKE) --no-print-directory VARIANT=mutation DEPS=no mutations-run
 
-mutations-run: $(addprefix $(TEST_BIN)/,$(MUTATION_TESTS))
+build-mutations: $(addprefix $(TEST_BIN)/,$(MUTATION_TESTS))
+mutations-run: build-mutations
 	tests/mutations.sh $(BIN) $(M)
 
 # -- benchmark -----------------------------------------------------------------------------------------------------
@@ -576,8 +589,6 @@ $(TEST_BIN)/fuzz/replay_%: $(OBJ)/tests/fuzz/fuzz_%.o $(OBJ)/tests/fuzz/replay.o
 $(TEST_BIN)/fuzz/fuzz_%: $(OBJ)/tests/fuzz/fuzz_%.o $(OBJ)/objects.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer,address $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
-
-REPLAY_BINARIES := $(patsubst %,$(TEST_BIN)/fuzz/replay_%,$(FUZZERS))
 
 .PHONY: test-fuzz-replay
 test-fuzz-replay: $(REPLAY_BINARIES) ## run every fuzzer over its kept corpus

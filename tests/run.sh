@@ -3,7 +3,8 @@
 # Runs test programs, each under a time limit, and ends with "N passed, N failed, N skipped".
 # Usage: tests/run.sh [-l LOG] PROGRAM... A program speaks cmocka's default output, or exits 0, 1, or 77 for a skip whose
 # last line is the reason. Each test that ran is appended to LOG (default build/tests.log) as "result<TAB>name".
-# Environment: TEST_LIMIT_S (300) for each program; TEST_JOBS (1) programs at a time.
+# Environment: TEST_LIMIT_S (300) for each program; TEST_JOBS (1) programs at a time. Each line has the program's seconds and
+# the processor seconds of it and its children: what is far below has waited, and others can run beside it.
 set -u
 log=build/tests.log
 limit=${TEST_LIMIT_S:-300}
@@ -16,12 +17,25 @@ mkdir -p "$(dirname "$log")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# Ticks of all that this shell has waited for. The fields behind the name, which may have blanks, count from the third.
+spent_ticks() {
+    local line
+    read -r line <"/proc/$BASHPID/stat"
+    # shellcheck disable=SC2086  # the fields are several words
+    set -- ${line##*) }
+    ticks=$((${14} + ${15}))
+}
+
 # run_one NUMBER PROGRAM: leaves NUMBER.text (what is shown), NUMBER.log and NUMBER.counts.
 run_one() {
-    local at=$work/$1 program=$2 name=${2##*/} started code counts ok bad skip
+    local at=$work/$1 program=$2 name=${2##*/} started code counts ok bad skip ticks spent
     started=$(date +%s)
+    spent_ticks
+    spent=$ticks
     timeout --kill-after=10 "$limit" "$program" >"$at.out" 2>&1 </dev/null
     code=$?
+    spent_ticks
+    spent=$(((ticks - spent) * 10 / $(getconf CLK_TCK)))
     : >"$at.log"
     counts=$(awk -v log_file="$at.log" -v program="$name" '
         /^\[       OK \]/ { ok++; printf "passed\t%s:%s\n", program, $4 >>log_file }
@@ -42,7 +56,8 @@ run_one() {
         printf 'failed\t%s\n' "$name" >>"$at.log"
     fi
     {
-        printf '%-44s %3d passed %3d failed %3d skipped  %4d s\n' "$name" "$ok" "$bad" "$skip" $(($(date +%s) - started))
+        printf '%-44s %3d passed %3d failed %3d skipped  %4d s %3d.%d s cpu\n' "$name" "$ok" "$bad" "$skip" $(($(date +%s) - started)) \
+            $((spent / 10)) $((spent % 10))
         if [ "$bad" -ne 0 ]; then
             [ $code -eq 124 ] && echo "    ended: over its limit of $limit s"
             tail -n 60 "$at.out" | sed 's/^/    /'

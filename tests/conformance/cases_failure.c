@@ -165,11 +165,19 @@ static void *hanging_wait(void *argument)
     return NULL;
 }
 
-/* The dump once the round of the other thread is open and hangs. gives (json_decref) */
+/* On a busy machine the other thread may be late between opening its round and sending it. */
+static bool hanging_is_sent(const json_t *dump)
+{
+    const json_t *members = json_object_get(dump, "members");
+    return describe_number(json_array_get(members, 2), "round_sent") == 2 &&
+           describe_number(json_array_get(members, 3), "round_sent") == 2;
+}
+
+/* The dump once the round of the other thread is open, sent, and hangs. gives (json_decref) */
 static json_t *hanging_dump(struct suite *suite)
 {
     json_t *dump = describe_group(suite->member, CONVOY_TOPIC_DUMP);
-    while (describe_number(dump, "round") != 2 || describe_number(dump, "age_ns") < 50000000) {
+    while (describe_number(dump, "round") != 2 || !hanging_is_sent(dump) || describe_number(dump, "age_ns") < 50000000) {
         json_decref(dump); /* ends with the rank's deadline */
         dump = describe_group(suite->member, CONVOY_TOPIC_DUMP);
     }
