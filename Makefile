@@ -273,8 +273,9 @@ INTEGRATION_TESTS += $(MOVE_TESTS)
 $(TEST_BIN)/integration/test_swap_load: $(call objects,$(addprefix tests/lib/,moving)) | $(SECOND_BUILD)
 INTEGRATION_TESTS += swap_load
 # Hosts that swap between real builds (tests/lib/swap_host.h).
-SWAP_HOST_TESTS := fault/test_swap_kills integration/test_swap_hangs integration/test_swap_mixed
+SWAP_HOST_TESTS := abi/test_swap_coexist abi/test_swap_fork fault/test_swap_kills integration/test_swap_hangs integration/test_swap_mixed
 $(SWAP_HOST_TESTS:%=$(TEST_BIN)/%): $(OBJ)/tests/abi/hygiene.o $(OBJ)/tests/lib/moving.o $(OBJ)/tests/lib/swap_host.o | $(SECOND_BUILD)
+ABI_TESTS += swap_coexist swap_fork
 FAULT_TESTS += swap_kills
 INTEGRATION_TESTS += swap_hangs swap_mixed
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
@@ -454,7 +455,7 @@ $(TEST_BIN)/lib/%.so: tests/lib/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CONVOY_CFLAGS) -fvisibility=default -shared $< -o $@
 
-$(TEST_BIN)/unit/test_ucx $(TEST_BIN)/integration/test_reports_plugin: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
+$(TEST_BIN)/abi/test_swap_coexist $(TEST_BIN)/unit/test_ucx $(TEST_BIN)/integration/test_reports_plugin: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
 
 # The pretended CUDA driver, and one that lacks a function (tests/lib/sim_cuda.h).
 SIM_CUDA_SOURCES := $(patsubst %,tests/lib/%.c,sim_cuda sim_cuda_memory sim_cuda_stream)

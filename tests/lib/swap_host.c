@@ -239,3 +239,34 @@ int32_t swap_host_end(struct swap_host *host, convoy_transfer transfer, uint64_t
     }
     return status;
 }
+
+/* -- two ----------------------------------------------------------------------------------------------------------- */
+
+void swap_couple_open(struct swap_host hosts[2], const char *settings, const char *name, uint16_t port)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        swap_host_open(&hosts[i], i, settings);
+        swap_host_join_start(&hosts[i], name, port, i, 2);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        swap_host_join_wait(&hosts[i]);
+    }
+}
+
+void swap_couple_round(struct swap_host hosts[2])
+{
+    convoy_operation operations[2] = {0, 0};
+    for (uint32_t i = 0; i < 2; i++) {
+        EXPECT_OK(swap_host_start(&hosts[i], &operations[i]), &hosts[i].error);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        EXPECT_OK(swap_host_wait(&hosts[i], operations[i], SWAP_HOST_NS), &hosts[i].error);
+    }
+}
+
+void swap_couple_close(struct swap_host hosts[2])
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        swap_host_close(&hosts[i]);
+    }
+}

@@ -80,4 +80,9 @@ int32_t swap_host_end(struct swap_host *host, convoy_transfer transfer, uint64_t
 /* All of it that is open, in order. */
 void swap_host_close(struct swap_host *host);
 
+/* Two hosts of one process and thread, of build 0 and build 1, that are the members of one group. */
+void swap_couple_open(struct swap_host hosts[2], const char *settings, const char *name, uint16_t port);
+void swap_couple_round(struct swap_host hosts[2]);
+void swap_couple_close(struct swap_host hosts[2]);
+
 #endif
