@@ -29,7 +29,7 @@
 #define CYCLES 1000u
 #define SWAPS_FIRST 20u
 #define SWAPS 200u
-#define GROWTH_BYTES 16384u /* of memory, for each swap: what calls that are late may still look at */
+#define GROWTH_BYTES 65536u /* of memory, for each swap: the handles that a late call may still look at */
 #define USERS 4u
 #define OVER_UCX "{\"net\":\"ucx\"}"
 
