@@ -273,6 +273,12 @@ $(MOVE_TESTS:%=$(TEST_BIN)/integration/test_%): $(OBJ)/tests/lib/moving.o | $(SE
 INTEGRATION_TESTS += $(MOVE_TESTS)
 $(TEST_BIN)/integration/test_swap_load: $(call objects,$(addprefix tests/lib/,moving)) | $(SECOND_BUILD)
 INTEGRATION_TESTS += swap_load
+# Hosts that swap between real builds (tests/lib/swap_host.h).
+SWAP_HOST_TESTS := abi/test_swap_coexist abi/test_swap_fork fault/test_swap_kills integration/test_swap_hangs integration/test_swap_mixed integration/test_swap_odd integration/test_swap_states
+$(SWAP_HOST_TESTS:%=$(TEST_BIN)/%): $(OBJ)/tests/abi/hygiene.o $(OBJ)/tests/lib/moving.o $(OBJ)/tests/lib/swap_host.o | $(SECOND_BUILD)
+ABI_TESTS += swap_coexist swap_fork
+FAULT_TESTS += swap_kills
+INTEGRATION_TESTS += swap_hangs swap_mixed swap_odd swap_states
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
 INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_move_damage transfer_move_device transfer_move_kinds transfer_move_peers transfer_move_states transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
@@ -461,7 +467,7 @@ $(TEST_BIN)/lib/%.so: tests/lib/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CONVOY_CFLAGS) -fvisibility=default -shared $< -o $@
 
-$(TEST_BIN)/unit/test_ucx $(TEST_BIN)/integration/test_reports_plugin: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
+$(TEST_BIN)/abi/test_swap_coexist $(TEST_BIN)/unit/test_ucx $(TEST_BIN)/integration/test_reports_plugin: | $(patsubst %,$(TEST_BIN)/lib/%.so,$(TEST_SHIMS))
 
 # The pretended CUDA driver, and one that lacks a function (tests/lib/sim_cuda.h).
 SIM_CUDA_SOURCES := $(patsubst %,tests/lib/%.c,sim_cuda sim_cuda_memory sim_cuda_stream)

@@ -27,20 +27,41 @@ int32_t convoy_gate_init(struct convoy_gate *gate, struct convoy_error *error)
     return CONVOY_OK;
 }
 
+/* In a child of fork nothing but the memory is there: the lock may be held, and the condition waited for, by threads that
+ * it does not have, and it would wait for them. */
+static bool is_here(const struct convoy_gate *gate)
+{
+    return gate->process == getpid();
+}
+
 void convoy_gate_fini(struct convoy_gate *gate)
 {
+    if (!is_here(gate)) {
+        return;
+    }
     (void)pthread_cond_destroy(&gate->changed);
     (void)pthread_mutex_destroy(&gate->lock);
 }
 
-static void lock(struct convoy_gate *gate)
+void convoy_gate_lock(struct convoy_gate *gate)
 {
-    (void)pthread_mutex_lock(&gate->lock);
+    if (is_here(gate)) {
+        (void)pthread_mutex_lock(&gate->lock);
+    }
 }
 
-static void unlock(struct convoy_gate *gate)
+void convoy_gate_unlock(struct convoy_gate *gate)
 {
-    (void)pthread_mutex_unlock(&gate->lock);
+    if (is_here(gate)) {
+        (void)pthread_mutex_unlock(&gate->lock);
+    }
+}
+
+static void tell(struct convoy_gate *gate)
+{
+    if (is_here(gate)) {
+        (void)pthread_cond_broadcast(&gate->changed);
+    }
 }
 
 /* Until something changes or the time has come; false = it has. Locked. */
@@ -58,7 +79,7 @@ static bool wait_change(struct convoy_gate *gate, uint64_t deadline_ns)
 /* A child of fork has the flag of a swap whose thread it has not. Locked. */
 static bool is_swapping_here(const struct convoy_gate *gate)
 {
-    return gate->is_swapping && gate->process == getpid();
+    return gate->is_swapping && is_here(gate);
 }
 
 /* Why a swap is not waited for any longer. Locked. */
@@ -75,7 +96,7 @@ static void end_waiting(struct convoy_gate *gate)
 {
     gate->waiters--;
     if (gate->waiters == 0) {
-        (void)pthread_cond_broadcast(&gate->changed);
+        tell(gate);
     }
 }
 
@@ -84,7 +105,7 @@ static void end_waiting(struct convoy_gate *gate)
 int32_t convoy_gate_enter(struct convoy_gate *gate, uint32_t *counter, struct convoy_error *error)
 {
     int32_t status = CONVOY_OK;
-    lock(gate);
+    convoy_gate_lock(gate);
     gate->waiters++;
     while (status == CONVOY_OK && is_swapping_here(gate)) {
         if (pthread_equal(gate->swapper, pthread_self()) != 0 || !wait_change(gate, gate->deadline_ns)) {
@@ -95,27 +116,27 @@ int32_t convoy_gate_enter(struct convoy_gate *gate, uint32_t *counter, struct co
     if (status == CONVOY_OK) {
         (*counter)++;
     }
-    unlock(gate);
+    convoy_gate_unlock(gate);
     return status;
 }
 
 void convoy_gate_leave(struct convoy_gate *gate, uint32_t *counter)
 {
-    lock(gate);
+    convoy_gate_lock(gate);
     (*counter)--;
-    (void)pthread_cond_broadcast(&gate->changed);
-    unlock(gate);
+    tell(gate);
+    convoy_gate_unlock(gate);
 }
 
 bool convoy_gate_drain(struct convoy_gate *gate, const uint32_t *counter, uint64_t deadline_ns)
 {
     bool is_in_time = true;
-    lock(gate);
+    convoy_gate_lock(gate);
     while (*counter != 0 && is_in_time) {
         is_in_time = wait_change(gate, deadline_ns);
     }
     bool is_drained = *counter == 0;
-    unlock(gate);
+    convoy_gate_unlock(gate);
     return is_drained;
 }
 
@@ -123,18 +144,18 @@ bool convoy_gate_drain(struct convoy_gate *gate, const uint32_t *counter, uint64
 
 int32_t convoy_gate_swap_begin(struct convoy_gate *gate, uint64_t deadline_ns, struct convoy_error *error)
 {
-    lock(gate);
+    convoy_gate_lock(gate);
     /* Those that the last swap held up come first, or swaps in a row would hold them up for ever. */
     while (!is_swapping_here(gate) && gate->waiters != 0 && wait_change(gate, deadline_ns)) {
     }
     if (is_swapping_here(gate)) {
-        unlock(gate);
+        convoy_gate_unlock(gate);
         return convoy_error_set(error, CONVOY_BUSY, "another swap of this loader is under way");
     }
     gate->is_swapping = true;
     gate->swapper = pthread_self();
     gate->deadline_ns = deadline_ns;
-    unlock(gate);
+    convoy_gate_unlock(gate);
     if (!convoy_gate_drain(gate, &gate->inside, deadline_ns)) {
         convoy_gate_swap_end(gate);
         return convoy_error_set(error, CONVOY_BUSY, "a context is being opened, and its open has not returned");
@@ -144,28 +165,28 @@ int32_t convoy_gate_swap_begin(struct convoy_gate *gate, uint64_t deadline_ns, s
 
 void convoy_gate_swap_end(struct convoy_gate *gate)
 {
-    lock(gate);
+    convoy_gate_lock(gate);
     gate->is_swapping = false;
-    (void)pthread_cond_broadcast(&gate->changed);
-    unlock(gate);
+    tell(gate);
+    convoy_gate_unlock(gate);
 }
 
 void convoy_gate_pause_begin(struct convoy_gate *gate, uint64_t deadline_ns)
 {
-    lock(gate);
+    convoy_gate_lock(gate);
     gate->is_paused = true;
     gate->deadline_ns = deadline_ns;
     gate->turns++;
-    unlock(gate);
+    convoy_gate_unlock(gate);
 }
 
 void convoy_gate_pause_end(struct convoy_gate *gate)
 {
-    lock(gate);
+    convoy_gate_lock(gate);
     gate->is_paused = false;
     gate->turns++;
-    (void)pthread_cond_broadcast(&gate->changed);
-    unlock(gate);
+    tell(gate);
+    convoy_gate_unlock(gate);
 }
 
 /* -- calls that were answered MOVED -------------------------------------------------------------------------------- */
@@ -206,14 +227,14 @@ static void take_left(struct convoy_again *again, bool had_waited)
 bool convoy_gate_again(struct convoy_gate *gate, struct convoy_again *again, int32_t *status, struct convoy_error *error)
 {
     bool had_waited = again->has_timeout && convoy_gate_coarse_ns() > again->begun_ns;
-    lock(gate);
+    convoy_gate_lock(gate);
     bool was_paused = gate->is_paused && is_swapping_here(gate);
     bool may = wait_pause(gate, status, error);
     /* Outside a pause the first answer may be of one that has ended since; a second one of the same turn is not. */
     may = may && (was_paused || !again->is_tried || again->turns != gate->turns);
     again->turns = gate->turns;
     again->is_tried = true;
-    unlock(gate);
+    convoy_gate_unlock(gate);
     if (may && again->has_timeout) {
         take_left(again, had_waited);
         again->begun_ns = convoy_gate_coarse_ns();

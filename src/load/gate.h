@@ -9,7 +9,8 @@
  *                                                               those that were held up
  *
  * All of these waits end at the swap's own deadline. The thread that swaps never waits for itself: what a log callback
- * calls in it is refused. In a forked child a swap that the parent was in does not count.
+ * calls in it is refused. In a forked child a swap that the parent was in does not count, and nothing is locked or waited
+ * for: whoever held the lock, or waited, need not be in it.
  */
 #ifndef CONVOY_LOAD_GATE_H
 #define CONVOY_LOAD_GATE_H
@@ -36,6 +37,10 @@ struct convoy_gate {
 /* SYSTEM: the kernel gives no condition. */
 int32_t convoy_gate_init(struct convoy_gate *gate, struct convoy_error *error);
 void convoy_gate_fini(struct convoy_gate *gate);
+
+/* Around what others keep under the gate's lock. */
+void convoy_gate_lock(struct convoy_gate *gate);
+void convoy_gate_unlock(struct convoy_gate *gate);
 
 /* Waits until no swap is under way, then counts the caller in `counter`. BUSY: the swap is late, or is this thread's. */
 int32_t convoy_gate_enter(struct convoy_gate *gate, uint32_t *counter, struct convoy_error *error);

@@ -17,11 +17,11 @@ static int32_t open_context(struct convoy_loader *loader, const struct convoy_co
         return status;
     }
     convoy_handle_bind_first(&context->handle, tables, inner);
-    (void)pthread_mutex_lock(&loader->gate.lock);
+    convoy_gate_lock(&loader->gate);
     context->next_context = loader->contexts;
     loader->contexts = context;
     loader->context_count++;
-    (void)pthread_mutex_unlock(&loader->gate.lock);
+    convoy_gate_unlock(&loader->gate);
     return CONVOY_OK;
 }
 
@@ -100,7 +100,7 @@ static int32_t close_all(struct convoy_host_context *context, uint64_t timeout_n
 static void forget(struct convoy_host_context *context)
 {
     struct convoy_loader *loader = context->handle.loader;
-    (void)pthread_mutex_lock(&loader->gate.lock);
+    convoy_gate_lock(&loader->gate);
     struct convoy_host_context **link = &loader->contexts;
     while (*link != NULL && *link != context) {
         link = &(*link)->next_context;
@@ -109,7 +109,7 @@ static void forget(struct convoy_host_context *context)
         *link = context->next_context;
         loader->context_count--;
     }
-    (void)pthread_mutex_unlock(&loader->gate.lock);
+    convoy_gate_unlock(&loader->gate);
 }
 
 int32_t convoy_host_context_close(convoy_host_context *context, uint64_t timeout_ns, struct convoy_error *error)

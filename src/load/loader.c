@@ -56,10 +56,10 @@ int32_t convoy_loader_close(convoy_loader *loader, struct convoy_error *error)
     if (loader == NULL) {
         return CONVOY_OK;
     }
-    (void)pthread_mutex_lock(&loader->gate.lock);
+    convoy_gate_lock(&loader->gate);
     uint32_t open = loader->context_count;
     bool is_swapping = loader->gate.is_swapping && loader->gate.process == getpid();
-    (void)pthread_mutex_unlock(&loader->gate.lock);
+    convoy_gate_unlock(&loader->gate);
     if (open != 0) {
         return convoy_error_set(error, CONVOY_BUSY, "%u contexts of this loader are open; close them first", open);
     }

@@ -61,21 +61,21 @@ static int32_t check_families(struct convoy_swap *swap)
 static int32_t list_contexts(struct convoy_swap *swap)
 {
     struct convoy_loader *loader = swap->loader;
-    (void)pthread_mutex_lock(&loader->gate.lock);
+    convoy_gate_lock(&loader->gate);
     uint32_t room = loader->context_count;
-    (void)pthread_mutex_unlock(&loader->gate.lock);
+    convoy_gate_unlock(&loader->gate);
     swap->entries = convoy_memory_array(room, sizeof swap->entries[0]);
     if (swap->entries == NULL) {
         return convoy_error_set(&swap->error, CONVOY_NO_MEMORY, "no memory for a list of %u contexts", room);
     }
-    (void)pthread_mutex_lock(&loader->gate.lock);
+    convoy_gate_lock(&loader->gate);
     for (struct convoy_host_context *context = loader->contexts; context != NULL; context = context->next_context) {
         struct convoy_binding *old = convoy_handle_binding(&context->handle);
         if (context->closing == 0 && old->tables != &swap->to->tables) {
             swap->entries[swap->entry_count++] = (struct convoy_swap_entry){.context = context, .old = old};
         }
     }
-    (void)pthread_mutex_unlock(&loader->gate.lock);
+    convoy_gate_unlock(&loader->gate);
     return CONVOY_OK;
 }
 

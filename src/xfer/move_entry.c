@@ -329,6 +329,12 @@ static bool is_peer(const struct convoy_xfer *engine, uint32_t peer)
     return peer == CONVOY_XFER_NOBODY || (peer < engine->options.peer_max && engine->peers[peer].state != 0);
 }
 
+/* Whom a load waits for: a peer that has gone since is no fault, and other kinds never set it. */
+static bool is_wanted(const struct convoy_xfer *engine, enum convoy_xfer_kind kind, uint32_t peer)
+{
+    return kind != CONVOY_XFER_LOAD || peer == CONVOY_XFER_NOBODY || peer < engine->options.peer_max;
+}
+
 static bool is_state(enum convoy_xfer_kind kind, uint32_t state)
 {
     static const uint32_t ends = 1u << CONVOY_TRANSFER_FAILED | 1u << CONVOY_TRANSFER_ABORTED;
@@ -352,8 +358,7 @@ static bool can_be(const struct convoy_xfer *engine, const struct entry_fields *
     bool needs_manifest = entry->state == CONVOY_TRANSFER_STAGED || entry->state == CONVOY_TRANSFER_LOADED ||
                           entry->state == CONVOY_TRANSFER_STAGING;
     return kind == CONVOY_XFER_NONE ||
-           (is_state(kind, entry->state) && is_peer(engine, entry->peer) &&
-            (kind != CONVOY_XFER_LOAD || is_peer(engine, entry->wanted_peer)) && /* others leave it as it was */
+           (is_state(kind, entry->state) && is_peer(engine, entry->peer) && is_wanted(engine, kind, entry->wanted_peer) &&
             (!needs_peer || entry->peer != CONVOY_XFER_NOBODY) && (!needs_manifest || entry->descriptor.manifest != NULL) &&
             entry->path < CONVOY_XFER_PATHS && (uint32_t)entry->reference < CONVOY_REFERENCE_KINDS &&
             entry->slot_id <= engine->options.prealloc_count && entry->past <= engine->past_count &&
