@@ -26,12 +26,12 @@ swaps() {
 }
 swaps swap_in_all_passes 4 500 --requests 0
 swaps swap_in_one_passes 1 500:rank=2 --requests 0
-swaps swap_in_all_and_back_passes 8 500:back=2500 --requests 0
-swaps swap_one_after_another_and_back_passes 8 200:every=300:back=3000 --requests 0
-swaps swap_of_eight_in_two_levels_passes 16 300:back=2000 --dp 2 --tp 2 --cp 2 --requests 0
-swaps swap_of_one_process_passes 2 100:back=1000 --dp 1 --tp 1 --requests 0
+swaps swap_in_all_and_back_passes 8 500:back=2500 --speed 100 --requests 0
+swaps swap_one_after_another_and_back_passes 8 200:every=300:back=3000 --speed 100 --requests 0
+swaps swap_of_eight_in_two_levels_passes 16 300:back=2000 --speed 100 --dp 2 --tp 2 --cp 2 --requests 0
+swaps swap_of_one_process_passes 2 100:back=1000 --dp 1 --tp 1 --speed 200 --requests 0
 swaps swap_at_the_first_step_passes 4 0 --requests 0
-swaps swap_under_the_pipeline_passes 16 500:back=2500 --requests 60
+swaps swap_under_the_pipeline_passes 16 500:back=2500 --speed 100 --requests 60
 
 check swap_that_is_never_reached_says_so 1 'replay finished, but rank 0 made 0 of 1 swaps before it ended; every result' \
     "$convoy" run --swap "$second@99999999" --requests 0 --out "$work/never"
