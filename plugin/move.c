@@ -377,7 +377,7 @@ static uint64_t read_from(const struct convoy_bundle_item *item)
 static void note_object(struct importing *importing, const struct convoy_bundle_item *item, uint32_t kind, const void *to)
 {
     const struct convoy_moved_object object = {
-        .from = read_from(item), .to = (uint64_t)(uintptr_t)to, .kind = kind};
+        .old_handle = read_from(item), .new_handle = (uint64_t)(uintptr_t)to, .kind = kind};
     if (importing->count < importing->capacity) {
         convoy_sized_array_write(&importing->objects, &CONVOY_SHAPE(moved_object), importing->count, &object);
     }

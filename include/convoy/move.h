@@ -74,9 +74,9 @@ struct convoy_holdings {
 
 /* One object that was imported. Element of the caller's array; the stride is its struct_size. */
 struct convoy_moved_object {
-    uint64_t from; /* the exporter's handle, as a number */
-    uint64_t to;   /* the handle here, as a number */
-    uint32_t kind; /* CONVOY_MOVED_* */
+    uint64_t old_handle; /* the exporter's, as a number */
+    uint64_t new_handle; /* the one here, as a number */
+    uint32_t kind;       /* CONVOY_MOVED_* */
     uint32_t reserved;
 };
 

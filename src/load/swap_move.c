@@ -82,7 +82,7 @@ static struct convoy_handle *find_handle(const struct convoy_swap_entry *entry, 
     for (; handle != NULL; handle = handle->next) {
         const struct convoy_binding *bound = convoy_handle_binding(handle);
         if (handle->kind == object->kind && handle->coming == NULL && bound->tables == entry->old->tables &&
-            (uint64_t)(uintptr_t)bound->inner == object->from) {
+            (uint64_t)(uintptr_t)bound->inner == object->old_handle) {
             return handle;
         }
     }
@@ -94,16 +94,16 @@ static int32_t take_object(struct convoy_swap *swap, struct convoy_swap_entry *e
                            const struct convoy_moved_object *object)
 {
     struct convoy_handle *handle = find_handle(entry, object);
-    if (handle == NULL || object->to == 0) {
+    if (handle == NULL || object->new_handle == 0) {
         return convoy_error_set(&swap->error, CONVOY_INVARIANT, "the new build names an object of kind %u, 0x%llx, that "
                                 "no handle of the context is bound to, or names it twice", object->kind,
-                                (unsigned long long)object->from);
+                                (unsigned long long)object->old_handle);
     }
     struct convoy_binding *coming = convoy_memory_zalloc(sizeof *coming);
     if (coming == NULL) {
         return convoy_error_set(&swap->error, CONVOY_NO_MEMORY, "no memory for a binding");
     }
-    *coming = (struct convoy_binding){.tables = &swap->to->tables, .inner = (void *)(uintptr_t)object->to};
+    *coming = (struct convoy_binding){.tables = &swap->to->tables, .inner = (void *)(uintptr_t)object->new_handle};
     handle->coming = coming;
     entry->group_count += object->kind == CONVOY_MOVED_GROUP;
     entry->engine_count += object->kind == CONVOY_MOVED_ENGINE;

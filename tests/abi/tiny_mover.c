@@ -441,7 +441,7 @@ static void note(struct convoy_moved *moved, uint64_t from, const struct tiny_ob
 {
     if (moved->object_count < moved->object_capacity) {
         moved->objects[moved->object_count] = (struct convoy_moved_object){
-            .from = from, .to = (uint64_t)(uintptr_t)object, .kind = object->kind};
+            .old_handle = from, .new_handle = (uint64_t)(uintptr_t)object, .kind = object->kind};
     }
     moved->object_count++;
 }

@@ -75,7 +75,7 @@ static int32_t hand_over(struct scarce *scarce, convoy_context *context, convoy_
 {
     static uint64_t room[1u << 15];
     struct convoy_text_buffer text = {.struct_size = sizeof text, .data = (char *)room, .capacity = sizeof room};
-    struct convoy_moved_object object = {.from = 0};
+    struct convoy_moved_object object = {.old_handle = 0};
     struct convoy_moved moved = {
         .struct_size = sizeof moved, .objects = &object, .object_stride = sizeof object, .object_capacity = 1};
     const struct convoy_move_table *table = engine_moves();
@@ -88,7 +88,7 @@ static int32_t hand_over(struct scarce *scarce, convoy_context *context, convoy_
         status = table->import_state(context, &state, &moved, &scarce->error);
     }
     if (status == CONVOY_OK) {
-        *handle_out = (convoy_transfer_engine *)(uintptr_t)object.to;
+        *handle_out = (convoy_transfer_engine *)(uintptr_t)object.new_handle;
         status = table->resume(context, &scarce->error);
     }
     return status;

@@ -133,8 +133,8 @@ void moving_run(struct moving *moving)
 void *moving_handle(const struct moving *moving, const void *from)
 {
     for (size_t i = 0; i < moving->object_count; i++) {
-        if (moving->objects[i].from == (uint64_t)(uintptr_t)from) {
-            return (void *)(uintptr_t)moving->objects[i].to;
+        if (moving->objects[i].old_handle == (uint64_t)(uintptr_t)from) {
+            return (void *)(uintptr_t)moving->objects[i].new_handle;
         }
     }
     expect_fail(EXPECT_SITE("moving_handle"), "has no such object among %zu", moving->object_count);

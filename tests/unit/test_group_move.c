@@ -103,7 +103,7 @@ static int32_t attempt(struct two *two, convoy_context *to)
     status = status == CONVOY_OK ? move->import_state(to, &state, &moved, NULL) : status;
     status = status == CONVOY_OK ? move->resume(to, NULL) : status;
     if (status == CONVOY_OK) {
-        two->groups[0] = (convoy_group *)(uintptr_t)object.to;
+        two->groups[0] = (convoy_group *)(uintptr_t)object.new_handle;
     }
     return status;
 }

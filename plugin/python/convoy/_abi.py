@@ -792,14 +792,14 @@ class Moved(Structure):
 class MovedObject(Structure):
     """struct convoy_moved_object, 24 bytes."""
 
-    from_: int
-    to: int
+    old_handle: int
+    new_handle: int
     kind: int
     reserved: int
 
     _fields_ = [
-        ("from_", c_uint64),
-        ("to", c_uint64),
+        ("old_handle", c_uint64),
+        ("new_handle", c_uint64),
         ("kind", c_uint32),
         ("reserved", c_uint32),
     ]
