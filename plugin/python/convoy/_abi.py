@@ -157,10 +157,6 @@ PRESENT_ERROR = 3
 PRESENT_INACTIVE = 1
 PRESENT_LOST = 2
 QUERY_SYMBOL = "convoy_query"
-READY_CALLBACK = 3
-READY_EVENT = 1
-READY_NOW = 0
-READY_STREAM = 2
 REDUCE_ALL_EQUAL = 4
 REDUCE_MAX = 2
 REDUCE_MIN = 1
@@ -734,14 +730,18 @@ class MemberReport(Structure):
 
 
 class MemoryInfo(Structure):
-    """struct convoy_memory_info, 8 bytes."""
+    """struct convoy_memory_info, 16 bytes."""
 
+    struct_size: int
     kind: int
     device: int
+    reserved: int
 
     _fields_ = [
+        ("struct_size", c_uint32),
         ("kind", c_uint32),
         ("device", c_int32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -1192,24 +1192,6 @@ class RawPiece(Structure):
         ("source", c_void_p),
         ("target", c_uint64),
         ("bytes", c_uint64),
-    ]
-
-
-class Readiness(Structure):
-    """struct convoy_readiness, 32 bytes."""
-
-    kind: int
-    reserved: int
-    handle: Any
-    is_ready: Any
-    user: Any
-
-    _fields_ = [
-        ("kind", c_uint32),
-        ("reserved", c_uint32),
-        ("handle", c_void_p),
-        ("is_ready", c_void_p),
-        ("user", c_void_p),
     ]
 
 
@@ -1966,7 +1948,7 @@ SIZES = {  # bytes of each struct in the headers
     HostInfo: 56,
     Load: 112,
     MemberReport: 96,
-    MemoryInfo: 8,
+    MemoryInfo: 16,
     Moved: 40,
     MovedObject: 24,
     Payload: 136,
@@ -1983,7 +1965,6 @@ SIZES = {  # bytes of each struct in the headers
     PollStamp: 16,
     Raw: 40,
     RawPiece: 24,
-    Readiness: 32,
     ReopenResult: 40,
     Report: 72,
     Reservation: 64,
