@@ -62,7 +62,7 @@ extern "C" {
                                  copies begin and end in start, test, wait, completions and engine_close */
 
 #define CONVOY_ENGINE_PRIVATE 1u /* critical: no peer gets the pool to read */
-#define CONVOY_ENGINE_NOTIFY 1u  /* hint: engine_info has a descriptor that is readable while completions wait */
+#define CONVOY_ENGINE_NOTIFY 2u  /* hint: engine_info has a descriptor that is readable while completions wait */
 
 /* IN. All zero is valid: a shared pool of 256 MiB, reached by loopback. */
 struct convoy_transfer_options {
@@ -98,7 +98,8 @@ struct convoy_engine_info {
     uint32_t state; /* CONVOY_ENGINE_* */
     uint32_t peer_count;
     uint32_t transfer_count; /* not released */
-    int32_t completion_fd;   /* readable while completions wait; -1 = not asked for. Stays the engine's: poll it only */
+    int32_t completion_fd;   /* readable while completions wait; -1 = not asked for. Stays the engine's: poll it only. The same
+                                number for the engine's whole life, also over a swap (convoy/move.h) */
     uint64_t incarnation;
     const void *pool_memory; /* where offsets count from */
     uint64_t pool_bytes;
@@ -400,7 +401,8 @@ struct convoy_transfer_table {
     int32_t (*query)(convoy_transfer_engine *engine, const struct convoy_transfer_query *query, uint64_t timeout_ns,
                      struct convoy_transfer_answer *answer_out, struct convoy_error *error);
 
-    /* Takes up to `capacity` transfers that ended since, oldest first, each once; not those that were released.
+    /* Takes up to `capacity` transfers that ended since, oldest first, each once; not those that were released, and
+     * of a send that staged for itself that one alone.
      * completions_out: elements lie `stride` bytes apart.
      * [any thread; never blocks; never allocates; open, closing; since 1.0] */
     int32_t (*completions)(convoy_transfer_engine *engine, struct convoy_completion *completions_out, size_t stride,
