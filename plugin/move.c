@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/fault.h"
 #include "core/memory.h"
+#include "core/version.h"
 #include "sized.h"
 #include "text.h"
 
@@ -84,6 +85,7 @@ int32_t convoy_context_holdings(convoy_context *context, struct convoy_holdings 
     holdings = (struct convoy_holdings){.struct_size = struct_size};
     holdings.state = atomic_load(&context->is_closing) != 0 ? CONVOY_CONTEXT_CLOSING : atomic_load(&context->move);
     holdings.call_count = atomic_load(&context->opening);
+    holdings.descriptor_count = holdings.mapping_count = context->handover.page != NULL;
     holdings.thread_count = context->runtime != NULL ? atomic_load(&context->runtime->thread_count) : 0;
     for (struct convoy_group *group = first_group(context); group != NULL; group = group->next) {
         convoy_group_count(group, &holdings);
@@ -211,14 +213,9 @@ static void halt_again(struct convoy_context *context, uint32_t state)
     atomic_store(&context->move, CONVOY_CONTEXT_QUIESCING);
 }
 
-int32_t convoy_context_resume(convoy_context *context, struct convoy_error *error)
+static int32_t thaw_all(struct convoy_context *context, struct convoy_error *error)
 {
-    uint32_t from = MAY(RUNNING) | MAY(QUIESCING) | MAY(QUIESCED) | MAY(IMPORTED);
-    int32_t status = enter(context, "resume", from, error);
-    uint32_t state = status == CONVOY_OK ? atomic_load(&context->move) : CONVOY_CONTEXT_RUNNING;
-    if (status != CONVOY_OK || state == CONVOY_CONTEXT_RUNNING) {
-        return status;
-    }
+    int32_t status = CONVOY_OK;
     EACH_ENGINE(context, engine)
     {
         status = status == CONVOY_OK ? convoy_transfer_engine_thaw(engine, error) : status;
@@ -227,13 +224,41 @@ int32_t convoy_context_resume(convoy_context *context, struct convoy_error *erro
     {
         status = status == CONVOY_OK ? convoy_group_thaw(group, error) : status;
     }
+    return status;
+}
+
+/* Only one of all that know the same state can go on with it. */
+static int32_t take_over(struct convoy_context *context, uint32_t state, struct convoy_error *error)
+{
+    if (convoy_handover_take(&context->handover)) {
+        return CONVOY_OK;
+    }
+    return convoy_error_set(error, CONVOY_BAD_STATE, "resume: another context has resumed what this one %s",
+                            state == CONVOY_CONTEXT_IMPORTED ? "has imported; close it" : "had exported; retire it");
+}
+
+int32_t convoy_context_resume(convoy_context *context, struct convoy_error *error)
+{
+    uint32_t from = MAY(RUNNING) | MAY(QUIESCING) | MAY(QUIESCED) | MAY(IMPORTED);
+    int32_t status = enter(context, "resume", from, error);
+    uint32_t state = status == CONVOY_OK ? atomic_load(&context->move) : CONVOY_CONTEXT_RUNNING;
+    if (status != CONVOY_OK || state == CONVOY_CONTEXT_RUNNING) {
+        return status;
+    }
+    status = take_over(context, state, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = thaw_all(context, error);
     if (status == CONVOY_OK) {
+        convoy_handover_end(&context->handover);
         EACH_ENGINE(context, engine)
         {
             convoy_transfer_engine_go(engine); /* not before: nothing can be taken back that was heard or said */
         }
         atomic_store(&context->move, CONVOY_CONTEXT_RUNNING);
     } else {
+        convoy_handover_give_back(&context->handover);
         halt_again(context, state);
     }
     CONVOY_POINT(move_resumed);
@@ -249,6 +274,7 @@ struct context_fields {
     uint64_t salts;
     uint64_t strangers;
     uint64_t refused;
+    struct convoy_handover_name handover; /* who may go on with it */
 };
 
 static const struct convoy_bundle_field context_field_list[] = {
@@ -256,6 +282,8 @@ static const struct convoy_bundle_field context_field_list[] = {
     CONVOY_BUNDLE_FIELD(2, struct context_fields, salts),
     CONVOY_BUNDLE_FIELD(3, struct context_fields, strangers),
     CONVOY_BUNDLE_FIELD(4, struct context_fields, refused),
+    CONVOY_BUNDLE_FIELD(5, struct context_fields, handover.file),
+    CONVOY_BUNDLE_FIELD(6, struct context_fields, handover.made_ns),
 };
 
 static const struct convoy_bundle_shape context_shape = {
@@ -269,6 +297,7 @@ static void save_context(const struct convoy_context *context, struct convoy_bun
         .salts = atomic_load(&runtime->salt_count),
         .strangers = atomic_load(&runtime->stranger_count),
         .refused = atomic_load(&runtime->refused_count),
+        .handover = convoy_handover_name(&context->handover),
     };
     size_t opened = convoy_bundle_open(writer, CONVOY_STATE_CONTEXT, 0);
     convoy_bundle_put_fields(writer, &context_shape, &fields);
@@ -300,10 +329,24 @@ static int32_t save(struct convoy_context *context, struct convoy_bundle_writer 
     return convoy_bundle_end(writer, error);
 }
 
-int32_t convoy_context_export(convoy_context *context, struct convoy_text_buffer *state_out, struct convoy_error *error)
+static int32_t check_options(const struct convoy_export_options *options, struct convoy_error *error)
+{
+    struct convoy_export_options full;
+    int32_t status = convoy_sized_in(&full, &CONVOY_SHAPE(export_options), options, error);
+    if (status == CONVOY_OK && full.critical_flags != 0) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "options.critical_flags: 0x%x is unknown, none is defined",
+                                full.critical_flags);
+    }
+    return status == CONVOY_OK ? convoy_bundle_check_format(full.format_max, CONVOY_STATE_FORMAT_MIN, error) : status;
+}
+
+int32_t convoy_context_export(convoy_context *context, const struct convoy_export_options *options,
+                              struct convoy_text_buffer *state_out, struct convoy_error *error)
 {
     struct convoy_bundle_writer writer = {0};
     int32_t status = enter(context, "export_state", MAY(QUIESCED), error);
+    status = status == CONVOY_OK ? check_options(options, error) : status;
+    status = status == CONVOY_OK ? convoy_handover_begin(&context->handover, error) : status;
     if (status != CONVOY_OK) {
         return status;
     }
@@ -353,12 +396,17 @@ static int32_t restore_context(struct convoy_context *context, const struct conv
         status = one.tag == CONVOY_BUNDLE_FIELDS ? convoy_bundle_get_fields(&one, &context_shape, &fields, error)
                                                  : convoy_bundle_unknown(&one, context_shape.name, error);
     }
+    status = status == CONVOY_OK ? convoy_bundle_done(&reader, context_shape.name, error) : status;
+    status = status == CONVOY_OK ? convoy_handover_join(&context->handover, &fields.handover, error) : status;
+    if (status != CONVOY_OK) {
+        return status;
+    }
     struct convoy_runtime *runtime = context->runtime;
     runtime->incarnation = fields.incarnation != 0 ? fields.incarnation : runtime->incarnation;
     atomic_store(&runtime->salt_count, fields.salts);
     atomic_store(&runtime->stranger_count, fields.strangers);
     atomic_store(&runtime->refused_count, fields.refused);
-    return status == CONVOY_OK ? convoy_bundle_done(&reader, context_shape.name, error) : status;
+    return CONVOY_OK;
 }
 
 /* The exporter's handle is the first thing in an object's item. */
@@ -389,6 +437,7 @@ static int32_t restore_object(struct importing *importing, const struct convoy_b
 {
     int32_t status;
     if (item->tag == CONVOY_STATE_CONTEXT) {
+        convoy_handover_end(&importing->context->handover); /* of a damaged state that has two */
         return restore_context(importing->context, item, error);
     }
     if (item->tag == CONVOY_STATE_GROUP) {
@@ -414,24 +463,32 @@ static int32_t restore_object(struct importing *importing, const struct convoy_b
     return convoy_bundle_unknown(item, "an exported state", error);
 }
 
-static int32_t restore(struct importing *importing, const struct convoy_state *state, struct convoy_error *error)
+static int32_t restore(struct importing *importing, const struct convoy_exported_state *state, struct convoy_error *error)
 {
     struct convoy_bundle_reader reader;
     struct convoy_bundle_item item;
-    if (((uintptr_t)state->data & 7u) != 0) {
-        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "state.data is not aligned to 8 bytes");
+    void *copy = NULL;
+    if (((uintptr_t)state->data & 7u) != 0) { /* a bundle is read where it lies, aligned */
+        copy = convoy_memory_zalloc(state->bytes + 1);
+        if (copy == NULL) {
+            return convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for an aligned copy of %zu bytes", state->bytes);
+        }
+        memcpy(copy, state->data, state->bytes);
     }
-    int32_t status = convoy_bundle_read(state->data, state->bytes, &reader, error);
+    int32_t status = convoy_bundle_read(copy != NULL ? copy : state->data, state->bytes, &reader, error);
     while (status == CONVOY_OK && convoy_bundle_next(&reader, &item)) {
         status = restore_object(importing, &item, error);
     }
-    return status == CONVOY_OK ? convoy_bundle_done(&reader, "the whole", error) : status;
+    status = status == CONVOY_OK ? convoy_bundle_done(&reader, "the whole", error) : status;
+    convoy_memory_free(copy);
+    return status;
 }
 
-static int32_t import_begin(struct convoy_context *context, const struct convoy_state *state, struct convoy_state *state_out,
-                            struct convoy_moved *moved_out, struct convoy_moved *moved, struct convoy_error *error)
+static int32_t import_begin(struct convoy_context *context, const struct convoy_exported_state *state,
+                            struct convoy_exported_state *state_out, struct convoy_moved *moved_out,
+                            struct convoy_moved *moved, struct convoy_error *error)
 {
-    int32_t status = convoy_sized_in(state_out, &CONVOY_SHAPE(state), state, error);
+    int32_t status = convoy_sized_in(state_out, &CONVOY_SHAPE(exported_state), state, error);
     if (status == CONVOY_OK) {
         status = convoy_sized_out_begin(moved, &CONVOY_SHAPE(moved), moved_out, error);
     }
@@ -458,10 +515,10 @@ static void link_all(struct convoy_context *context, const struct importing *imp
     atomic_store(&context->move, CONVOY_CONTEXT_IMPORTED);
 }
 
-int32_t convoy_context_import(convoy_context *context, const struct convoy_state *state, struct convoy_moved *moved_out,
-                              struct convoy_error *error)
+int32_t convoy_context_import(convoy_context *context, const struct convoy_exported_state *state,
+                              struct convoy_moved *moved_out, struct convoy_error *error)
 {
-    struct convoy_state full = {0};
+    struct convoy_exported_state full = {0};
     struct convoy_moved moved = {0};
     int32_t status = enter(context, "import_state", MAY(RUNNING), error);
     if (status == CONVOY_OK) {
@@ -486,6 +543,7 @@ int32_t convoy_context_import(convoy_context *context, const struct convoy_state
         convoy_sized_out_end(moved_out, &CONVOY_SHAPE(moved), &moved);
     } else {
         discard_all(importing.groups, importing.engines);
+        convoy_handover_end(&context->handover);
     }
     convoy_log_flush(&context->runtime->log);
     return status;
@@ -517,6 +575,7 @@ int32_t convoy_context_retire(convoy_context *context, uint64_t timeout_ns, stru
     uint64_t timeout = timeout_ns != 0 ? timeout_ns : context->runtime->settings.close_timeout_ms * CONVOY_NS_PER_MS;
     uint64_t deadline = convoy_deadline_after(convoy_now_ns(), timeout);
     atomic_store(&context->move, CONVOY_CONTEXT_RETIRED);
+    convoy_handover_end(&context->handover);
     while (!retire_all(context)) {
         if (convoy_now_ns() >= deadline) {
             return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "a call is still inside, or a peer has not heard of the move; "

@@ -33,9 +33,10 @@
 int32_t convoy_context_holdings(convoy_context *context, struct convoy_holdings *holdings_out, struct convoy_error *error);
 int32_t convoy_context_quiesce(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error);
 int32_t convoy_context_resume(convoy_context *context, struct convoy_error *error);
-int32_t convoy_context_export(convoy_context *context, struct convoy_text_buffer *state_out, struct convoy_error *error);
-int32_t convoy_context_import(convoy_context *context, const struct convoy_state *state, struct convoy_moved *moved_out,
-                              struct convoy_error *error);
+int32_t convoy_context_export(convoy_context *context, const struct convoy_export_options *options,
+                              struct convoy_text_buffer *state_out, struct convoy_error *error);
+int32_t convoy_context_import(convoy_context *context, const struct convoy_exported_state *state,
+                              struct convoy_moved *moved_out, struct convoy_error *error);
 int32_t convoy_context_retire(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error);
 
 /* What an imported context has is still the exporter's: drops it. Other contexts: nothing. */

@@ -67,7 +67,7 @@ static uint8_t *copy(const struct moving *moving)
 
 static int32_t import(struct moving *moving, const uint8_t *data, size_t bytes)
 {
-    const struct convoy_state state = {.struct_size = sizeof state, .data = data, .bytes = bytes};
+    const struct convoy_exported_state state = {.struct_size = sizeof state, .data = data, .bytes = bytes};
     struct convoy_moved moved = {.struct_size = sizeof moved,
                                  .objects = moving->objects,
                                  .object_stride = sizeof moving->objects[0],

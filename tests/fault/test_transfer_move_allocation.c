@@ -81,9 +81,9 @@ static int32_t hand_over(struct scarce *scarce, convoy_context *context, convoy_
     const struct convoy_move_table *table = engine_moves();
     int32_t status = table->quiesce(scarce->contexts[1], ENGINE_TIMEOUT_NS, &scarce->error);
     if (status == CONVOY_OK) {
-        status = table->export_state(scarce->contexts[1], &text, &scarce->error);
+        status = table->export_state(scarce->contexts[1], &moving_options, &text, &scarce->error);
     }
-    const struct convoy_state state = {.struct_size = sizeof state, .data = room, .bytes = text.length};
+    const struct convoy_exported_state state = {.struct_size = sizeof state, .data = room, .bytes = text.length};
     if (status == CONVOY_OK) {
         status = table->import_state(context, &state, &moved, &scarce->error);
     }

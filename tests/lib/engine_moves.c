@@ -43,16 +43,16 @@ void engine_quiesce(struct engine *engine)
 struct engine_state engine_export(struct engine *engine)
 {
     struct convoy_text_buffer text = {.struct_size = sizeof text, .capacity = STATE_ROOM, .data = malloc(STATE_ROOM)};
-    int32_t status = engine_moves()->export_state(engine->context, &text, &engine->error);
+    int32_t status = engine_moves()->export_state(engine->context, &moving_options, &text, &engine->error);
     if (status == CONVOY_BUFFER_TOO_SMALL) {
         free(text.data);
         text.capacity = text.length + 8;
         text.data = malloc(text.capacity);
-        status = engine_moves()->export_state(engine->context, &text, &engine->error);
+        status = engine_moves()->export_state(engine->context, &moving_options, &text, &engine->error);
     }
     EXPECT_OK(status, &engine->error);
     struct engine_state out = {.bytes = (uint8_t *)text.data};
-    out.state = (struct convoy_state){.struct_size = sizeof out.state, .data = out.bytes, .bytes = text.length};
+    out.state = (struct convoy_exported_state){.struct_size = sizeof out.state, .data = out.bytes, .bytes = text.length};
     return out;
 }
 
