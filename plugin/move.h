@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context on its way to another build. move.c walks over all that a context has; group_move.c and engine_move.c do the
- * same few steps for one object each:
+ * A context on its way to another build. move.c walks over all that a context has, move_state.c writes it down and makes it
+ * anew; group_move.c and engine_move.c do the same few steps for one object each:
  *
  *               halt              is_still              freeze              retire
  *   (running) --------> (halting) --------> (halting) ---------> (frozen) ---------> (a handle that answers MOVED)
@@ -11,7 +11,8 @@
  *                                                              discard: nothing of it was touched
  *
  * Handed over inside a process are descriptors and mappings: an importer duplicates every descriptor, so that each side
- * closes its own; a mapping whose address the host knows, or that peers write to, is the exporter's until thaw, then the importer's.
+ * closes its own; a mapping whose address the host knows, or that peers write to, is the exporter's until thaw, then the
+ * importer's. handover.h has the word by which only one of all that know a state can thaw.
  */
 #ifndef CONVOY_PLUGIN_MOVE_H
 #define CONVOY_PLUGIN_MOVE_H
@@ -25,7 +26,7 @@
 
 /* Items of an exported state. Numbers are never used again. */
 #define CONVOY_STATE_HANDLE 65535u /* in every object: the exporter's handle as a number, 8 bytes */
-#define CONVOY_STATE_CONTEXT 2u /* plugin/move.c */
+#define CONVOY_STATE_CONTEXT 2u /* plugin/move_state.c */
 #define CONVOY_STATE_GROUP 3u   /* plugin/group_move.c */
 #define CONVOY_STATE_ENGINE 4u  /* plugin/engine_move.c */
 

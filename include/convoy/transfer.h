@@ -307,12 +307,13 @@ struct convoy_transfer_table {
      * was written there. INVALID_ARGUMENT: the size, or it does not hold the preallocated slots. LIMIT: 7 old generations are
      * alive; text has the figures. NO_MEMORY. BAD_STATE: another thread resizes. UNSUPPORTED: pool_kind HOST, whose memory
      * the host gives. On failure nothing has changed.
-     * [any thread; allocates; open; since 1.0] */
+     * [any thread; blocks while memory is made, and pinned; never waits for peers; allocates; open; since 1.0] */
     int32_t (*pool_resize)(convoy_transfer_engine *engine, uint64_t bytes, struct convoy_error *error);
 
     /* Connects to the engine of a session id; one that is connected already is returned. peer_out: until
      * peer_disconnect. INVALID_ARGUMENT: no session id, or the engine's own. STALE_EPOCH: another incarnation is there
      * now. UNAUTHENTICATED: another secret. UNREACHABLE, TIMED_OUT, VERSION_MISMATCH, PEER_LOST. LIMIT: peer_max.
+     * TRUNCATED: the connection ended in the middle of a frame. UNKNOWN_MESSAGE, MALFORMED: no engine answers there.
      * UNSUPPORTED, INIT_FAILED: the peer shares no memory with this process, and UCX, which is needed then, is not there or
      * not wanted (setting net).
      * [any thread; blocks up to timeout_ns; allocates; open; since 1.0] */

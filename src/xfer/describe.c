@@ -11,7 +11,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const time_names[CONVOY_TIMES] = {"started", "ready", "staged", "offered", "loaded", "returned"}; /* spare: NULL */
+/* Of spare ones: NULL. */
+static const char *const time_names[CONVOY_TIMES] = {"started", "ready", "staged", "offered", "loaded", "returned"};
 
 static void set_number(json_t *object, const char *name, uint64_t value)
 {

@@ -525,9 +525,12 @@ static void test_move_states_retired_context_holds_nothing(void **unused)
     EXPECT_EQUAL(before.mapping_count, 1);
     move_on(&moving);
     struct convoy_holdings imported = moving_holdings(moving.to, moving.new_context);
-    EXPECT_EQUAL(imported.descriptor_count, 2);
-    EXPECT_EQUAL(imported.mapping_count, 1);
+    EXPECT_EQUAL(imported.descriptor_count, 3); /* with the word that says who owns it */
+    EXPECT_EQUAL(imported.mapping_count, 2);
     EXPECT_OK(moving.to->move->resume(moving.new_context, &moving.error), &moving.error);
+    struct convoy_holdings resumed = moving_holdings(moving.to, moving.new_context);
+    EXPECT_EQUAL(resumed.descriptor_count, 2);
+    EXPECT_EQUAL(resumed.mapping_count, 1);
     EXPECT_OK(moving.from->move->retire(moving.old_context, LONG_NS, &moving.error), &moving.error);
     struct convoy_holdings after = moving_holdings(moving.from, moving.old_context);
     EXPECT_EQUAL(after.group_count, 2);
