@@ -207,6 +207,7 @@ int32_t convoy_context_close(convoy_context *context, uint64_t timeout_ns, struc
         convoy_transfer_engine_free(engine);
         engine = next;
     }
+    convoy_handover_end(&context->handover);
     convoy_runtime_destroy(context->runtime);
     context_bury(context);
     return CONVOY_OK;

@@ -9,6 +9,7 @@
 #define CONVOY_PLUGIN_HANDLE_H
 
 #include "debug.h"
+#include "handover.h"
 #include "record.h"
 
 #include "poll/poll.h"
@@ -33,6 +34,7 @@ struct convoy_context {
     struct convoy_transfer_engine *engines; /* under the same lock */
     _Atomic uint32_t is_closing;
     _Atomic uint32_t move; /* CONVOY_CONTEXT_RUNNING to _RETIRED (convoy/move.h) */
+    struct convoy_handover handover; /* of what was exported or imported here, and not resumed since */
     _Atomic uint32_t opening; /* calls that are opening a group right now, and need the context until they end */
     struct convoy_context *buried; /* debug build: the context that was closed before this one */
 };

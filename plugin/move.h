@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context on its way to another build. move.c walks over all that a context has; group_move.c and engine_move.c do the
- * same few steps for one object each:
+ * A context on its way to another build. move.c walks over all that a context has, move_state.c writes it down and makes it
+ * anew; group_move.c and engine_move.c do the same few steps for one object each:
  *
  *               halt              is_still              freeze              retire
  *   (running) --------> (halting) --------> (halting) ---------> (frozen) ---------> (a handle that answers MOVED)
@@ -12,7 +12,7 @@
  *
  * Handed over inside a process are descriptors and mappings: an importer duplicates every descriptor, so that each side
  * closes its own; a mapping whose address the host knows, or that peers write to, is the exporter's until thaw, then the
- * importer's.
+ * importer's. handover.h has the word by which only one of all that know a state can thaw.
  */
 #ifndef CONVOY_PLUGIN_MOVE_H
 #define CONVOY_PLUGIN_MOVE_H
@@ -26,7 +26,7 @@
 
 /* Items of an exported state. Numbers are never used again. */
 #define CONVOY_STATE_HANDLE 65535u /* in every object: the exporter's handle as a number, 8 bytes */
-#define CONVOY_STATE_CONTEXT 2u /* plugin/move.c */
+#define CONVOY_STATE_CONTEXT 2u /* plugin/move_state.c */
 #define CONVOY_STATE_GROUP 3u   /* plugin/group_move.c */
 #define CONVOY_STATE_ENGINE 4u  /* plugin/engine_move.c */
 
@@ -34,9 +34,10 @@
 int32_t convoy_context_holdings(convoy_context *context, struct convoy_holdings *holdings_out, struct convoy_error *error);
 int32_t convoy_context_quiesce(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error);
 int32_t convoy_context_resume(convoy_context *context, struct convoy_error *error);
-int32_t convoy_context_export(convoy_context *context, struct convoy_text_buffer *state_out, struct convoy_error *error);
-int32_t convoy_context_import(convoy_context *context, const struct convoy_state *state, struct convoy_moved *moved_out,
-                              struct convoy_error *error);
+int32_t convoy_context_export(convoy_context *context, const struct convoy_export_options *options,
+                              struct convoy_text_buffer *state_out, struct convoy_error *error);
+int32_t convoy_context_import(convoy_context *context, const struct convoy_exported_state *state,
+                              struct convoy_moved *moved_out, struct convoy_error *error);
 int32_t convoy_context_retire(convoy_context *context, uint64_t timeout_ns, struct convoy_error *error);
 
 /* What an imported context has is still the exporter's: drops it. Other contexts: nothing. */

@@ -136,11 +136,14 @@ static int32_t table_reduce_start(convoy_group *group, const struct convoy_poll_
     if (status != CONVOY_OK) {
         return status;
     }
+    full.call.hint_flags = 0; /* known only once the call was read */
     status = operation_out != NULL ? poll_call_in(&full, call, error)
                                    : convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "operation_out is NULL");
     if (status == CONVOY_OK) {
         convoy_record_start(&group->record);
         status = convoy_poll_start(group->poll, full.full, operation_out, error);
+    } else if ((full.call.hint_flags & CONVOY_CALL_POST_ERROR) != 0) {
+        *operation_out = 0; /* lists that cannot even be read: no row was posted */
     }
     status = convoy_group_status(group, status, error);
     convoy_group_leave(group);

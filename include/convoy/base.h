@@ -59,12 +59,12 @@ extern "C" {
 #define CONVOY_PEER_ERROR (-304)  /* a member contributed an error row; the report has its reason */
 #define CONVOY_BROKEN (-305)      /* the round was abandoned by a member; reopen the group */
 #define CONVOY_UNREACHABLE (-306) /* links are gone without a proven death and this side is no majority */
-#define CONVOY_TRUNCATED (-307)   /* a stream ended in the middle of a frame */
+#define CONVOY_TRUNCATED (-307)   /* a stream ended in the middle of a frame (opens of a group, peer_connect) */
 
 /* -4xx: the protocol */
 #define CONVOY_DIVERGED (-401) /* members disagree on what this round is; the report names who and in which field */
 #define CONVOY_MALFORMED (-402)
-#define CONVOY_UNKNOWN_MESSAGE (-403)
+#define CONVOY_UNKNOWN_MESSAGE (-403)  /* what answers speaks of something else (peer_connect) */
 #define CONVOY_VERSION_MISMATCH (-404) /* no common version; text names both ranges */
 #define CONVOY_STALE_EPOCH (-405)      /* text names both epochs */
 #define CONVOY_UNAUTHENTICATED (-406)  /* the peer does not hold the same secret */

@@ -179,6 +179,7 @@ struct convoy_core_table {
      * connection that was turned away. DIVERGED, STALE_EPOCH, VERSION_MISMATCH, UNAUTHENTICATED: a member disagrees,
      * text says who and in what. UNREACHABLE: no interface leads to a member's host, or UCX is needed and not there.
      * LIMIT also: more than 16 hosts. UNSUPPORTED: an unknown critical flag. PEER_LOST: a member went away meanwhile.
+     * TRUNCATED, MALFORMED: so did its connection, or it speaks of something else.
      * NO_MEMORY, SYSTEM: text has the call and its errno. CLOSED, FORKED.
      * [any thread; blocks up to open_timeout_ns; allocates; open context; since 1.0] */
     int32_t (*group_open)(convoy_context *context, const struct convoy_group_options *options,

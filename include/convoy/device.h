@@ -30,12 +30,6 @@ extern "C" {
 #define CONVOY_COPY_FROM_DEVICE 2
 #define CONVOY_COPY_ON_DEVICE 3
 
-/* convoy_readiness.kind: when the producer of the bytes has written them */
-#define CONVOY_READY_NOW 0      /* they are there */
-#define CONVOY_READY_EVENT 1    /* when the event `handle` has fired; it was recorded before the call */
-#define CONVOY_READY_STREAM 2   /* when the stream `handle` has run what is in it now */
-#define CONVOY_READY_CALLBACK 3 /* when is_ready answers 1 */
-
 /* register_range flags */
 #define CONVOY_REGISTER_READ_ONLY 1u /* the device only reads the range */
 
@@ -44,20 +38,14 @@ extern "C" {
  * thread that starts, tests or waits; no lock held; must not block] */
 typedef int32_t (*convoy_ready_fn)(void *user);
 
-/* IN: when a copy may begin to read. */
-struct convoy_readiness {
-    uint32_t kind; /* CONVOY_READY_* */
-    uint32_t reserved;
-    void *handle; /* event or stream of the device. Of host memory an event is the address of an aligned uint32_t, which
-                     is fired when it is not 0; it is written with release order */
-    convoy_ready_fn is_ready;
-    void *user;
-};
-
-/* OUT: what an address is. */
+/* OUT of the host's query: what an address is. struct_size is convoy's, and all else is zero when query is called. The host
+ * writes single fields, and only those that lie wholly within struct_size, which it leaves as it is: never the struct as a
+ * whole, since a host that knows a later release's longer one would write beyond the end of an older plugin's. */
 struct convoy_memory_info {
+    uint32_t struct_size;
     uint32_t kind;  /* CONVOY_MEMORY_* */
     int32_t device; /* number of the device, -1 = none */
+    uint32_t reserved;
 };
 
 /*
@@ -72,7 +60,8 @@ struct convoy_device_table {
     const char *name; /* for texts, 1 to 31 bytes */
     void *user;
 
-    /* Writes kind and device of any address whatsoever, also of host memory. */
+    /* Writes kind and device of any address whatsoever, also of host memory, field by field: see convoy_memory_info. An
+     * answer with another struct_size counts as a failure. */
     int32_t (*query)(void *user, const void *address, struct convoy_memory_info *info_out);
 
     /* Puts a copy behind what is on the stream, and returns without waiting for it. bytes is never 0. */

@@ -15,13 +15,14 @@
  *   Once the new one's resume has returned OK, retire is the only call to make on the old context: the old build cannot
  *   know of it, and a resume or close there would act on what is the new one's by then.
  *   What fails before the new one's resume is undone by closing the new context and resuming the old one: it goes on as if
- *   nothing had been.
+ *   nothing had been. Whoever resumes first, the exporter or one of those that imported its state, has all of it from then
+ *   on; every other resume is refused.
  *
  *   state       how it gets there         start, open  test, wait  look  quiesce  export  import  resume  retire  close
  *   running     context_open, resume      ok           ok          ok    ok       BAD     ok (+)  ok      BAD     ok
  *   quiescing   quiesce ran out of time   MOVED        ok (*)      ok    ok       BAD     BAD     ok      BAD     ok
- *   quiesced    quiesce returned OK       MOVED        MOVED       ok    ok       ok      BAD     ok      ok      ok
- *   imported    import_state              MOVED        MOVED       ok    BAD      BAD     BAD     ok      BAD     ok (-)
+ *   quiesced    quiesce returned OK       MOVED        MOVED       ok    ok       ok      BAD     ok (1)  ok      ok
+ *   imported    import_state              MOVED        MOVED       ok    BAD      BAD     BAD     ok (1)  BAD     ok (-)
  *   retired     retire                    MOVED        MOVED       MOVED BAD      BAD     BAD     BAD     ok      ok
  *   closing, forked: all are CLOSED or FORKED, but close, and holdings of a context that closes (see core.h).
  *
@@ -30,6 +31,7 @@
  *   follow test and wait; but close of a retired context's object is OK, and the object is the other build's all the same.
  *   (*) of groups; an engine's calls are MOVED as soon as it quiesces, waits included, and its transfers go on at the new one.
  *   (+) a context in which nothing was ever opened. (-) drops what was imported: it is still the old context's.
+ *   (1) BAD once another context has resumed what this one has exported or imported.
  *   Objects that were closed, or had failed to open, are not exported: their tombstones stay in the old context.
  */
 #ifndef CONVOY_MOVE_H
@@ -77,9 +79,9 @@ struct convoy_holdings {
 
 /* One object that was imported. Element of the caller's array; the stride is its struct_size. */
 struct convoy_moved_object {
-    uint64_t from; /* the exporter's handle, as a number */
-    uint64_t to;   /* the handle here, as a number */
-    uint32_t kind; /* CONVOY_MOVED_* */
+    uint64_t old_handle; /* the exporter's, as a number */
+    uint64_t new_handle; /* the one here, as a number */
+    uint32_t kind;       /* CONVOY_MOVED_* */
     uint32_t reserved;
 };
 
@@ -93,12 +95,20 @@ struct convoy_moved {
     size_t object_count;                 /* out; also on BUFFER_TOO_SMALL: what is needed */
 };
 
-/* IN: what export_state wrote. Good in the process that wrote it only, and until the exporter is resumed,
- * retired or closed. */
-struct convoy_state {
+/* IN: how a state is to be written. All zero but the size is valid. */
+struct convoy_export_options {
     uint32_t struct_size;
     uint32_t critical_flags; /* none defined */
-    const void *data;        /* borrows; aligned to 8 bytes */
+    uint32_t format_max;     /* the highest format that the importer reads (convoy_file_info.state_max); 0 = this build's own */
+    uint32_t reserved;
+};
+
+/* IN: what export_state wrote. Good in the process that wrote it only, and until the exporter is resumed, retired or
+ * closed. */
+struct convoy_exported_state {
+    uint32_t struct_size;
+    uint32_t critical_flags; /* none defined */
+    const void *data;        /* borrows; any alignment */
     size_t bytes;
 };
 
@@ -119,25 +129,28 @@ struct convoy_move_table {
 
     /* Goes on, with what it has or with what it has imported. When this fails nothing has changed. SYSTEM: a thread cannot be
      * started. INIT_FAILED: a network library or a device that an imported object needs cannot be opened here.
-     * NO_MEMORY, BAD_STATE, CLOSED, FORKED.
+     * BAD_STATE, also when another context has resumed what this one has exported (retire this one) or imported (close it).
+     * NO_MEMORY, CLOSED, FORKED.
      * [one thread; never waits for peers; allocates; running, quiescing, quiesced, imported; since 1.0] */
     int32_t (*resume)(convoy_context *context, struct convoy_error *error);
 
     /* Writes what the context is made of, as bytes of a versioned format of tagged items, into a text buffer (not text).
      * Nothing changes hands. BUFFER_TOO_SMALL: length is what is needed. UNSUPPORTED: an object cannot be handed over, text
-     * says which and why. NO_MEMORY, BAD_STATE, CLOSED, FORKED.
+     * says which and why; or this build writes no format as low as format_max, text has both numbers; or an unknown critical
+     * flag. INVALID_ARGUMENT: NULL. SYSTEM: no file for the word that says who resumes. NO_MEMORY, BAD_STATE, CLOSED, FORKED.
      * [one thread; never blocks; allocates; quiesced; since 1.0] */
-    int32_t (*export_state)(convoy_context *context, struct convoy_text_buffer *state_out, struct convoy_error *error);
+    int32_t (*export_state)(convoy_context *context, const struct convoy_export_options *options,
+                            struct convoy_text_buffer *state_out, struct convoy_error *error);
 
     /* Makes the same groups and engines here; every operation, transfer and peer value of theirs stays good. Unknown
      * items are dropped, unless they are marked as critical. On any other status than OK nothing was made.
      * Settings, secret and log are not handed over: this context has those that it was opened with.
      * TOO_NEW: an unknown critical item, text names it. TOO_OLD: something that this build needs is missing.
-     * VERSION_MISMATCH: another format. MALFORMED: these bytes are damaged. INVALID_ARGUMENT: of another process,
-     * or not aligned.
-     * BUFFER_TOO_SMALL: moved_out has too little room. NO_MEMORY, SYSTEM, BAD_STATE, CLOSED, FORKED.
+     * VERSION_MISMATCH: another format. MALFORMED: these bytes are damaged. INVALID_ARGUMENT: of another process.
+     * BUFFER_TOO_SMALL: moved_out has too little room. BAD_STATE, also when the exporter has resumed since or is retired, or
+     * another context has resumed from this state. NO_MEMORY, SYSTEM, CLOSED, FORKED.
      * [one thread; never waits for peers; allocates; running, with nothing opened before; since 1.0] */
-    int32_t (*import_state)(convoy_context *context, const struct convoy_state *state, struct convoy_moved *moved_out,
+    int32_t (*import_state)(convoy_context *context, const struct convoy_exported_state *state, struct convoy_moved *moved_out,
                             struct convoy_error *error);
 
     /* What was exported is another's now: frees all but the handles, which answer MOVED from here on, and says goodbye to

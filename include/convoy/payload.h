@@ -47,7 +47,7 @@ struct convoy_tensor_list_entry {
 };
 
 #define CONVOY_STAGE_CHECKSUM 1u /* critical: XXH3 over the payload, checked by every receiver */
-#define CONVOY_STAGE_INLINE 1u   /* hint: copy on this thread, before start returns; else large ones on a copy thread */
+#define CONVOY_STAGE_INLINE 2u   /* hint: copy on this thread, before start returns; else large ones on a copy thread */
 
 /* IN: a request's tensors and scalars. */
 struct convoy_stage {
@@ -83,6 +83,9 @@ struct convoy_stage {
 #define CONVOY_PATH_MESSAGES 5   /* results only: UCX active messages */
 #define CONVOY_PATH_RMA 6        /* results only: UCX put or get */
 
+/* convoy_send.retries, convoy_load.retries: nothing is sent twice */
+#define CONVOY_RETRIES_NONE 0xffffffffu
+
 /* IN: whom to send what is staged. */
 struct convoy_send {
     uint32_t struct_size;
@@ -93,7 +96,7 @@ struct convoy_send {
     convoy_transfer staged; /* with stage NULL: one that was staged before, maybe for several readers */
     uint64_t address;       /* PUSH: where in the receiver's memory, from its broker; 0 = a slot that it reserves */
     uint64_t timeout_ns;    /* until the receiver has it */
-    uint32_t retries;       /* of a message that is not answered; 0 = 2 */
+    uint32_t retries;       /* of a message that is not answered; 0 = 2; CONVOY_RETRIES_NONE */
     uint32_t reserved;
 };
 
@@ -119,7 +122,7 @@ struct convoy_load {
     void *event;  /* recorded on it behind the copy */
     uint64_t timeout_ns; /* until LOADED */
     uint32_t path;       /* CONVOY_PATH_* */
-    uint32_t retries;    /* 0 = 2 */
+    uint32_t retries;    /* 0 = 2; CONVOY_RETRIES_NONE */
 };
 
 /* convoy_transfer_result.state */
@@ -144,7 +147,7 @@ struct convoy_load {
 #define CONVOY_TIME_OFFERED 3 /* sender: offer left; receiver: offer or grant came */
 #define CONVOY_TIME_LOADED 4  /* receiver has it; the sender knows it then */
 #define CONVOY_TIME_RETURNED 5 /* last reader gave it back */
-#define CONVOY_TIMES 6
+#define CONVOY_TIMES 8 /* the last two are spare, 0 */
 
 /* OUT: one look at a transfer; the same call for every kind. */
 struct convoy_transfer_result {

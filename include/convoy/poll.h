@@ -88,9 +88,8 @@ struct convoy_poll_list {
 };
 
 /* Of convoy_poll_call and convoy_sync_call; each bit belongs in the word that it names. */
-#define CONVOY_CALL_POST_ERROR 1u /* hint: when the arguments are refused, tell the peers by an error row at once.
-                                     poll: no operation value answers for that row, its round is finished by the next
-                                     call, and until the peers came start is BUSY. sync: see gather_start */
+#define CONVOY_CALL_POST_ERROR 1u /* hint: when the arguments are refused, tell the peers by an error row at once. It is an
+                                     operation, to be finished like any other; reduce and gather wait for its end */
 #define CONVOY_CALL_ERROR_ROW 2u  /* critical: contribute "no row, reason r"; everything but tag and votes is ignored */
 
 /* IN: what one member brings to one round. Captured when the call starts. */
@@ -184,8 +183,9 @@ struct convoy_poll_table {
     struct convoy_table_header header;
 
     /* Captures the call and contributes it to the group's next round. operation_out: for test, wait, abandon.
-     * INVALID_ARGUMENT: text names parameter, value, range (POST_ERROR: the peers were told). BUSY: an operation is
-     * open. LIMIT: the lists exceed blob_bytes_max. BROKEN, PEER_LOST: reopen first; report as in the result.
+     * INVALID_ARGUMENT: text names parameter, value, range. BUSY: an operation is open. LIMIT: the lists exceed
+     * blob_bytes_max. BROKEN, PEER_LOST: reopen first; report as in the result. A refused call with POST_ERROR:
+     * *operation_out is the error row's operation, to be finished like any other (PEER_ERROR); 0: none could be posted.
      * [serialized per group; never blocks; never allocates; ready; since 1.0] */
     int32_t (*reduce_start)(convoy_group *group, const struct convoy_poll_call *call,
                             convoy_operation *operation_out, struct convoy_error *error);
@@ -206,7 +206,8 @@ struct convoy_poll_table {
                            struct convoy_poll_result *result_out, struct convoy_error *error);
 
     /* reduce_start and reduce_wait in one, with the statuses of both. On TIMED_OUT and CANCELED group_info has the
-     * operation. BUFFER_TOO_SMALL is found before anything is sent.
+     * operation. BUFFER_TOO_SMALL is found before anything is sent. After a refused call with POST_ERROR it waits until
+     * the error row's round has ended; if that takes longer, group_info has its operation.
      * [serialized per group; blocks up to timeout_ns; never allocates; ready; since 1.0] */
     int32_t (*reduce)(convoy_group *group, const struct convoy_poll_call *call, uint64_t timeout_ns,
                       struct convoy_poll_result *result_out, struct convoy_error *error);
@@ -215,7 +216,8 @@ struct convoy_poll_table {
      * Two-level reduce: MIN over `first`, then MIN of that result over `second`; exactly one round each, in that
      * order (attention-TP, then attention-CP). The operation belongs to `first`; test, wait and abandon take it.
      * When level 1 ends other than OK or TIMED_OUT, an error row is posted at level 2, so that nobody hangs there.
-     * Statuses as reduce_start; INVALID_ARGUMENT also when both groups are one.
+     * Statuses as reduce_start; INVALID_ARGUMENT also when both groups are one. With POST_ERROR a refused call posts a
+     * row in each group, and nobody has an operation: the next start finishes them, and is BUSY until the peers came.
      * [serialized per group; never blocks; never allocates; both ready; since 1.0]
      */
     int32_t (*reduce2_start)(convoy_group *first, convoy_group *second, const struct convoy_poll_call *call,

@@ -114,6 +114,7 @@ struct convoy_sync_result {
     size_t first_capacity;
     struct convoy_sync_reduced *reduced; /* in: [width] */
     size_t reduced_capacity;
+    size_t reduced_stride; /* in: bytes from one element to the next; 0 = 16, the size in release 1.0, in every release */
     uint8_t *presence; /* in: [slots][inner], CONVOY_PRESENT_* */
     size_t presence_capacity;
     struct convoy_report *report; /* in: may be NULL; filled when the round does not end OK */

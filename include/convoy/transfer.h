@@ -62,7 +62,7 @@ extern "C" {
                                  copies begin and end in start, test, wait, completions and engine_close */
 
 #define CONVOY_ENGINE_PRIVATE 1u /* critical: no peer gets the pool to read */
-#define CONVOY_ENGINE_NOTIFY 1u  /* hint: engine_info has a descriptor that is readable while completions wait */
+#define CONVOY_ENGINE_NOTIFY 2u  /* hint: engine_info has a descriptor that is readable while completions wait */
 
 /* IN. All zero is valid: a shared pool of 256 MiB, reached by loopback. */
 struct convoy_transfer_options {
@@ -98,7 +98,8 @@ struct convoy_engine_info {
     uint32_t state; /* CONVOY_ENGINE_* */
     uint32_t peer_count;
     uint32_t transfer_count; /* not released */
-    int32_t completion_fd;   /* readable while completions wait; -1 = not asked for. Stays the engine's: poll it only */
+    int32_t completion_fd;   /* readable while completions wait; -1 = not asked for. Stays the engine's: poll it only. The same
+                                number for the engine's whole life, also over a swap (convoy/move.h) */
     uint64_t incarnation;
     const void *pool_memory; /* where offsets count from */
     uint64_t pool_bytes;
@@ -306,12 +307,13 @@ struct convoy_transfer_table {
      * was written there. INVALID_ARGUMENT: the size, or it does not hold the preallocated slots. LIMIT: 7 old generations are
      * alive; text has the figures. NO_MEMORY. BAD_STATE: another thread resizes. UNSUPPORTED: pool_kind HOST, whose memory
      * the host gives. On failure nothing has changed.
-     * [any thread; allocates; open; since 1.0] */
+     * [any thread; blocks while memory is made, and pinned; never waits for peers; allocates; open; since 1.0] */
     int32_t (*pool_resize)(convoy_transfer_engine *engine, uint64_t bytes, struct convoy_error *error);
 
     /* Connects to the engine of a session id; one that is connected already is returned. peer_out: until
      * peer_disconnect. INVALID_ARGUMENT: no session id, or the engine's own. STALE_EPOCH: another incarnation is there
      * now. UNAUTHENTICATED: another secret. UNREACHABLE, TIMED_OUT, VERSION_MISMATCH, PEER_LOST. LIMIT: peer_max.
+     * TRUNCATED: the connection ended in the middle of a frame. UNKNOWN_MESSAGE, MALFORMED: no engine answers there.
      * UNSUPPORTED, INIT_FAILED: the peer shares no memory with this process, and UCX, which is needed then, is not there or
      * not wanted (setting net).
      * [any thread; blocks up to timeout_ns; allocates; open; since 1.0] */
@@ -401,8 +403,8 @@ struct convoy_transfer_table {
     int32_t (*query)(convoy_transfer_engine *engine, const struct convoy_transfer_query *query, uint64_t timeout_ns,
                      struct convoy_transfer_answer *answer_out, struct convoy_error *error);
 
-    /* Takes up to `capacity` transfers that ended since, oldest first, each once; not those that were released.
-     * A send that stages for itself has two ends: of its stage, which no call has named and nobody need release, and its own.
+    /* Takes up to `capacity` transfers that ended since, oldest first, each once; not those that were released, and
+     * of a send that staged for itself that one alone.
      * completions_out: elements lie `stride` bytes apart.
      * [any thread; never blocks; never allocates; open, closing; since 1.0] */
     int32_t (*completions)(convoy_transfer_engine *engine, struct convoy_completion *completions_out, size_t stride,

@@ -153,6 +153,15 @@ void convoy_bundle_free(struct convoy_bundle_writer *writer)
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
 
+int32_t convoy_bundle_check_format(uint32_t format_max, uint32_t lowest, struct convoy_error *error)
+{
+    if (format_max != 0 && format_max < lowest) {
+        return convoy_error_set(error, CONVOY_UNSUPPORTED, "the importer reads exported states up to format %u, this build "
+                                "writes them from format %u on", format_max, lowest);
+    }
+    return CONVOY_OK;
+}
+
 int32_t convoy_bundle_read(const void *data, size_t bytes, struct convoy_bundle_reader *reader_out,
                            struct convoy_error *error)
 {

@@ -50,6 +50,10 @@ struct convoy_bundle_shape {
 
 /* -- writing -- */
 
+/* Whether there is a format that this build writes, from `lowest` on, and its importer reads, up to format_max (0 = the same
+ * ones). UNSUPPORTED: both numbers. */
+int32_t convoy_bundle_check_format(uint32_t format_max, uint32_t lowest, struct convoy_error *error);
+
 /* All zero before begin. The first failure stays; later calls do nothing. */
 struct convoy_bundle_writer {
     uint8_t *data;

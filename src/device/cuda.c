@@ -53,7 +53,8 @@ static int32_t cuda_query(void *self, const void *address, struct convoy_memory_
     } else if (type == CUDA_MEMORY_HOST) {
         kind = CONVOY_MEMORY_PINNED;
     }
-    *info_out = (struct convoy_memory_info){.kind = kind, .device = kind == CONVOY_MEMORY_HOST ? -1 : ordinal};
+    info_out->kind = kind;
+    info_out->device = kind == CONVOY_MEMORY_HOST ? -1 : ordinal;
     return CUDA_OK;
 }
 

@@ -42,6 +42,21 @@ struct convoy_copy_piece {
     uint64_t bytes;
 };
 
+/* convoy_readiness.kind: when the producer of the bytes has written them */
+#define CONVOY_READY_NOW 0      /* they are there */
+#define CONVOY_READY_EVENT 1    /* when the event `handle` has fired; it was recorded before the call */
+#define CONVOY_READY_STREAM 2   /* when the stream `handle` has run what is in it now */
+#define CONVOY_READY_CALLBACK 3 /* when is_ready answers 1 */
+
+/* When a copy may begin to read. */
+struct convoy_readiness {
+    uint32_t kind; /* CONVOY_READY_* */
+    void *handle;  /* event or stream of the device. Of host memory an event is the address of an aligned uint32_t, which
+                      is fired when it is not 0; it is written with release order */
+    convoy_ready_fn is_ready;
+    void *user;
+};
+
 /* One copy of many pieces. `pieces` is kept until the ticket has ended, and so are stream, events and the mark. */
 struct convoy_copy_order {
     const struct convoy_copy_piece *pieces;

@@ -174,7 +174,8 @@ static int32_t host_query(void *self, const void *address, struct convoy_memory_
     (void)self;
     (void)address;
     (void)error;
-    *info_out = (struct convoy_memory_info){.kind = CONVOY_MEMORY_HOST, .device = -1};
+    info_out->kind = CONVOY_MEMORY_HOST;
+    info_out->device = -1;
     return CONVOY_OK;
 }
 

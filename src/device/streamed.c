@@ -184,7 +184,7 @@ static int32_t streamed_query(void *self, const void *address, struct convoy_mem
                               struct convoy_error *error)
 {
     const struct streamed *streamed = self;
-    struct convoy_memory_info info = {.kind = CONVOY_MEMORY_HOST, .device = -1};
+    struct convoy_memory_info info = {.struct_size = sizeof info};
     int32_t status = driver_enter(streamed, error);
     if (status != CONVOY_OK) {
         return status;

@@ -45,6 +45,8 @@ int32_t convoy_swap_quiesce(struct convoy_swap *swap)
 
 static int32_t export_one(struct convoy_swap *swap, struct convoy_swap_entry *entry)
 {
+    const struct convoy_export_options options = {
+        .struct_size = sizeof options, .format_max = swap->to->info.file.state_max}; /* it may be the older of the two */
     size_t capacity = STATE_FIRST_BYTES;
     int32_t status = CONVOY_BUFFER_TOO_SMALL;
     for (uint32_t i = 0; status == CONVOY_BUFFER_TOO_SMALL && i < STATE_TRIES; i++) {
@@ -55,7 +57,7 @@ static int32_t export_one(struct convoy_swap *swap, struct convoy_swap_entry *en
         }
         struct convoy_text_buffer buffer = {
             .struct_size = sizeof buffer, .data = entry->state, .capacity = capacity};
-        status = entry->old->tables->move.export_state(entry->old->inner, &buffer, &swap->error);
+        status = entry->old->tables->move.export_state(entry->old->inner, &options, &buffer, &swap->error);
         entry->state_bytes = status == CONVOY_OK ? buffer.length : 0;
         capacity = buffer.length + 1; /* the zero behind it */
     }
@@ -82,7 +84,7 @@ static struct convoy_handle *find_handle(const struct convoy_swap_entry *entry, 
     for (; handle != NULL; handle = handle->next) {
         const struct convoy_binding *bound = convoy_handle_binding(handle);
         if (handle->kind == object->kind && handle->coming == NULL && bound->tables == entry->old->tables &&
-            (uint64_t)(uintptr_t)bound->inner == object->from) {
+            (uint64_t)(uintptr_t)bound->inner == object->old_handle) {
             return handle;
         }
     }
@@ -94,16 +96,16 @@ static int32_t take_object(struct convoy_swap *swap, struct convoy_swap_entry *e
                            const struct convoy_moved_object *object)
 {
     struct convoy_handle *handle = find_handle(entry, object);
-    if (handle == NULL || object->to == 0) {
+    if (handle == NULL || object->new_handle == 0) {
         return convoy_error_set(&swap->error, CONVOY_INVARIANT, "the new build names an object of kind %u, 0x%llx, that "
                                 "no handle of the context is bound to, or names it twice", object->kind,
-                                (unsigned long long)object->from);
+                                (unsigned long long)object->old_handle);
     }
     struct convoy_binding *coming = convoy_memory_zalloc(sizeof *coming);
     if (coming == NULL) {
         return convoy_error_set(&swap->error, CONVOY_NO_MEMORY, "no memory for a binding");
     }
-    *coming = (struct convoy_binding){.tables = &swap->to->tables, .inner = (void *)(uintptr_t)object->to};
+    *coming = (struct convoy_binding){.tables = &swap->to->tables, .inner = (void *)(uintptr_t)object->new_handle};
     handle->coming = coming;
     entry->group_count += object->kind == CONVOY_MOVED_GROUP;
     entry->engine_count += object->kind == CONVOY_MOVED_ENGINE;
@@ -139,7 +141,7 @@ static int32_t import_one(struct convoy_swap *swap, struct convoy_swap_entry *en
                                  .objects = objects,
                                  .object_stride = sizeof *objects,
                                  .object_capacity = room};
-    const struct convoy_state state = {
+    const struct convoy_exported_state state = {
         .struct_size = sizeof state, .data = entry->state, .bytes = entry->state_bytes};
     const struct convoy_binding *coming = entry->context->handle.coming;
     int32_t status = coming->tables->move.import_state(coming->inner, &state, &moved, &swap->error);

@@ -131,9 +131,11 @@ static int32_t unsupported(struct convoy_error *error, const char *slot)
     X(move, holdings, (convoy_context *a, struct convoy_holdings *b, struct convoy_error *error))                      \
     X(move, quiesce, (convoy_context *a, uint64_t b, struct convoy_error *error))                                      \
     X(move, resume, (convoy_context *a, struct convoy_error *error))                                                   \
-    X(move, export_state, (convoy_context *a, struct convoy_text_buffer *b, struct convoy_error *error))               \
+    X(move, export_state,                                                                                              \
+      (convoy_context *a, const struct convoy_export_options *b, struct convoy_text_buffer *c,                         \
+       struct convoy_error *error))                                                                                    \
     X(move, import_state,                                                                                              \
-      (convoy_context *a, const struct convoy_state *b, struct convoy_moved *c, struct convoy_error *error))           \
+      (convoy_context *a, const struct convoy_exported_state *b, struct convoy_moved *c, struct convoy_error *error))  \
     X(move, retire, (convoy_context *a, uint64_t b, struct convoy_error *error))
 
 #define DEFINE_MISSING(family, slot, parameters)                                                                       \

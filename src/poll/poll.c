@@ -261,15 +261,32 @@ int32_t convoy_poll_settle_slow(struct convoy_poll *poll, uint64_t timeout_ns, s
     return CONVOY_OK;
 }
 
+/* The error row of the call that was just refused becomes the group's operation, which its caller finishes like any
+ * other; 0: none was posted. Its end is not recorded: nothing of that call was captured. */
+static convoy_operation row_take(struct convoy_poll *poll)
+{
+    if (poll->error_row != 0) {
+        poll->operation = poll->error_row;
+        poll->error_row = 0;
+        poll->level = CONVOY_POLL_LEVEL_ONLY;
+        poll->is_recorded = true;
+        return poll->operation;
+    }
+    return 0;
+}
+
 int32_t convoy_poll_start(struct convoy_poll *poll, const struct convoy_poll_call *call,
                           convoy_operation *operation_out, struct convoy_error *error)
 {
     int32_t status = convoy_poll_settle(poll, 0, error);
-    if (status == CONVOY_OK) {
-        status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, NULL, error);
+    if (status != CONVOY_OK) {
+        return status;
     }
+    status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, NULL, error);
     if (status == CONVOY_OK) {
         *operation_out = poll->operation;
+    } else if ((call->hint_flags & CONVOY_CALL_POST_ERROR) != 0) {
+        *operation_out = row_take(poll);
     }
     return status;
 }
@@ -345,6 +362,10 @@ int32_t convoy_poll_reduce_whole(struct convoy_poll *poll, const struct convoy_p
     int32_t status = convoy_poll_settle(poll, timeout_ns, error);
     if (status == CONVOY_OK) {
         status = convoy_contribute_call(poll, call, CONVOY_POLL_LEVEL_ONLY, result, error);
+        if (status != CONVOY_OK && row_take(poll) != 0) {
+            (void)round_look(poll, timeout_ns, NULL); /* the caller's own error is the first cause */
+            return status;
+        }
     }
     if (status == CONVOY_OK) {
         status = round_look(poll, timeout_ns, error);

@@ -12,35 +12,66 @@ struct deliver_array {
     const void *data;
     size_t need;
     size_t capacity;
+    size_t stride;
     size_t element_bytes;
 };
 
 #define DELIVER_ARRAYS 4u
+#define DELIVER_STRIDE_MAX 65536u /* as for every array of structs: more was never set */
+
+static inline size_t deliver_stride(const struct convoy_sync_result *result)
+{
+    return result->reduced_stride != 0 ? result->reduced_stride : sizeof(struct convoy_sync_reduced);
+}
 
 static void deliver_list(const struct convoy_grid *grid, const struct convoy_sync_result *result,
                          struct deliver_array arrays[DELIVER_ARRAYS])
 {
     size_t cells = (size_t)grid->slots * grid->inner;
     size_t width = grid->own.count;
-    arrays[0] = (struct deliver_array){"table", result->table, cells * width, result->table_capacity, 8};
-    arrays[1] = (struct deliver_array){"first", result->first, grid->slots * width, result->first_capacity, 8};
+    arrays[0] = (struct deliver_array){"table", result->table, cells * width, result->table_capacity, 8, 8};
+    arrays[1] = (struct deliver_array){"first", result->first, grid->slots * width, result->first_capacity, 8, 8};
     arrays[2] = (struct deliver_array){"reduced", result->reduced, width, result->reduced_capacity,
-                                       sizeof(struct convoy_sync_reduced)};
-    arrays[3] = (struct deliver_array){"presence", result->presence, cells, result->presence_capacity, 1};
+                                       deliver_stride(result), sizeof(struct convoy_sync_reduced)};
+    arrays[3] = (struct deliver_array){"presence", result->presence, cells, result->presence_capacity, 1, 1};
+}
+
+/* The last element's gap is the caller's. */
+static size_t deliver_bytes(const struct deliver_array *array)
+{
+    return array->need != 0 ? (array->need - 1) * array->stride + array->element_bytes : 0;
 }
 
 static bool deliver_overlap(const struct deliver_array *left, const struct deliver_array *right)
 {
     uintptr_t left_start = (uintptr_t)left->data;
     uintptr_t right_start = (uintptr_t)right->data;
-    return left_start < right_start + right->need * right->element_bytes &&
-           right_start < left_start + left->need * left->element_bytes && left->data != NULL && right->data != NULL;
+    return left_start < right_start + deliver_bytes(right) && right_start < left_start + deliver_bytes(left) &&
+           left->data != NULL && right->data != NULL;
+}
+
+static int32_t deliver_check_stride(const struct convoy_sync_result *result, struct convoy_error *error)
+{
+    size_t stride = deliver_stride(result);
+    if (stride < sizeof(struct convoy_sync_reduced)) {
+        return convoy_error_set(error, CONVOY_TOO_OLD, "result.reduced_stride is %zu, release 1.0 has %zu; set it to sizeof",
+                                stride, sizeof(struct convoy_sync_reduced));
+    }
+    if (stride > DELIVER_STRIDE_MAX) {
+        return convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "result.reduced_stride is %zu, allowed are %zu to %u", stride,
+                                sizeof(struct convoy_sync_reduced), DELIVER_STRIDE_MAX);
+    }
+    return CONVOY_OK;
 }
 
 int32_t convoy_deliver_check(const struct convoy_grid *grid, const struct convoy_sync_result *result,
                              struct convoy_error *error)
 {
     struct deliver_array arrays[DELIVER_ARRAYS];
+    int32_t status = deliver_check_stride(result, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
     deliver_list(grid, result, arrays);
     for (uint32_t i = 0; i < DELIVER_ARRAYS; i++) {
         if (arrays[i].data != NULL && arrays[i].capacity < arrays[i].need) {
@@ -117,14 +148,14 @@ static inline void value_store(char *to, int64_t value, uint64_t agreed)
 }
 
 /* MIN and MAX, which most columns are, here; the others where they are at home. Outputs may have any alignment. */
-static void deliver_reduced(const struct convoy_grid *grid, const struct convoy_gather *gather, char *to)
+static void deliver_reduced(const struct convoy_grid *grid, const struct convoy_gather *gather, char *to, size_t to_stride)
 {
     const struct convoy_schema_column *column = grid->own.columns;
     const struct convoy_schema_column *end = column + grid->width;
     const int64_t *values = gather->rows;
     size_t stride = (size_t)grid->inner * grid->width;
     size_t last = stride * (grid->slots - 1);
-    for (; column != end; column++, values++, to += sizeof(struct convoy_sync_reduced)) {
+    for (; column != end; column++, values++, to += to_stride) {
         int64_t value = values[last];
         if (column->reduction == CONVOY_REDUCE_MAX) {
             for (size_t at = last; at != 0;) {
@@ -164,7 +195,7 @@ void convoy_deliver_whole(const struct convoy_grid *grid, const struct convoy_ga
         }
     }
     if (result_out->reduced != NULL) {
-        deliver_reduced(grid, gather, (char *)result_out->reduced);
+        deliver_reduced(grid, gather, (char *)result_out->reduced, deliver_stride(result_out));
     }
 }
 
@@ -180,7 +211,7 @@ static void deliver_each(const struct convoy_grid *grid, const struct convoy_gat
     }
     for (uint32_t i = 0; i < grid->own.count && result_out->reduced != NULL; i++) {
         struct convoy_sync_reduced reduced = convoy_derive_end(&derives[i]);
-        memcpy((char *)result_out->reduced + i * sizeof reduced, &reduced, sizeof reduced);
+        memcpy((char *)result_out->reduced + i * deliver_stride(result_out), &reduced, sizeof reduced);
     }
 }
 

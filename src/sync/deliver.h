@@ -9,7 +9,8 @@
 #include "sync/derive.h"
 #include "sync/placement.h"
 
-/* BUFFER_TOO_SMALL: an array that is given holds too little. INVALID_ARGUMENT: two overlap. Writes nothing. */
+/* BUFFER_TOO_SMALL: an array that is given holds too little. INVALID_ARGUMENT: two overlap, or a stride that nobody has.
+ * TOO_OLD: a stride below the element of release 1.0. Writes nothing. */
 int32_t convoy_deliver_check(const struct convoy_grid *grid, const struct convoy_sync_result *result,
                              struct convoy_error *error);
 

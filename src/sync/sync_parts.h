@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { CONVOY_SYNC_RESULT_WORDS = 8 };
+enum { CONVOY_SYNC_RESULT_WORDS = 9 };
 
 struct convoy_sync {
     /* What a short round touches, in few cache lines. */
@@ -20,7 +20,7 @@ struct convoy_sync {
     uint32_t width;     /* grid's */
     uint32_t own_index;
     convoy_operation operation; /* last one published here; the group's others are no gathers */
-    uint64_t checked[CONVOY_SYNC_RESULT_WORDS]; /* arrays and capacities of the last result that passed the check */
+    uint64_t checked[CONVOY_SYNC_RESULT_WORDS]; /* arrays, capacities and the stride of the last result that passed the check */
     struct convoy_quick quick; /* of a plain round that filled the whole table (quick.c); its end is not touched */
 
     const int32_t *member_ids;
@@ -34,7 +34,7 @@ struct convoy_sync {
 
 _Static_assert(offsetof(struct convoy_sync_result, report) - offsetof(struct convoy_sync_result, table) ==
                    CONVOY_SYNC_RESULT_WORDS * sizeof(uint64_t),
-               "the arrays of a result are four pairs of words");
+               "the arrays of a result are four pairs of words, and one has a stride");
 
 /* How a call returns that saw the end of its round: result and error, or the report. */
 int32_t convoy_sync_end(struct convoy_sync *sync, convoy_operation operation, int32_t status,

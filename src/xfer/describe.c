@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* Of spare ones: NULL. */
 static const char *const time_names[CONVOY_TIMES] = {"started", "ready", "staged", "offered", "loaded", "returned"};
 
 static void set_number(json_t *object, const char *name, uint64_t value)
@@ -203,7 +204,7 @@ static json_t *describe_timeline(const struct convoy_xfer *engine)
         set_number(one, "bytes", past->bytes);
         set_text(one, "path", convoy_xfer_path_name(past->path));
         for (uint32_t t = 0; t < CONVOY_TIMES; t++) {
-            if (past->times_ns[t] != 0) {
+            if (past->times_ns[t] != 0 && time_names[t] != NULL) {
                 char name[24];
                 (void)snprintf(name, sizeof name, "%s_ns", time_names[t]);
                 set_number(one, name, past->times_ns[t]);
@@ -220,7 +221,7 @@ static void trace_one(json_t *events, const struct convoy_xfer_past *past)
     uint64_t from = past->times_ns[CONVOY_TIME_STARTED];
     for (uint32_t t = 1; t < CONVOY_TIMES; t++) {
         uint64_t to = past->times_ns[t];
-        if (to < from || to == 0) {
+        if (to < from || to == 0 || time_names[t] == NULL) {
             continue;
         }
         json_t *event = json_object();

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define RETRY_STEP_MIN_NS UINT64_C(1000000)
+#define RETRIES_DEFAULT 2u
 
 convoy_transfer convoy_xfer_entry_handle(const struct convoy_xfer_entry *entry)
 {
@@ -182,7 +183,7 @@ static void notify(struct convoy_xfer *engine)
 
 static void add_ended(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (entry->is_noted || entry->is_hidden) {
+    if (entry->is_noted || entry->is_hidden || entry->is_owned) { /* the host has no value of these */
         return;
     }
     entry->is_noted = true;
@@ -321,6 +322,12 @@ bool convoy_xfer_entry_move(struct convoy_xfer *engine, struct convoy_xfer_entry
     ended(engine, entry);
     convoy_xfer_wake(engine);
     return true;
+}
+
+uint32_t convoy_xfer_retries(uint32_t asked)
+{
+    uint32_t wanted = asked != 0 ? asked : RETRIES_DEFAULT;
+    return asked != CONVOY_RETRIES_NONE ? wanted : 0;
 }
 
 uint64_t convoy_xfer_retry_step(uint64_t left_ns, uint32_t retries)

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define RETRIES_DEFAULT 2u
-
 /* -- the host's calls ---------------------------------------------------------------------------------------------- */
 
 static int32_t check_load(const struct convoy_load *load, struct convoy_error *error)
@@ -40,7 +38,7 @@ static struct convoy_xfer_entry *new_load(struct convoy_xfer *engine, const stru
         entry->destination = load->destination;
         entry->destination_bytes = load->destination_bytes;
         entry->wanted_peer = CONVOY_XFER_NOBODY;
-        entry->retries_left = load->retries != 0 ? load->retries : RETRIES_DEFAULT;
+        entry->retries_left = convoy_xfer_retries(load->retries);
         entry->deadline_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_STARTED], timeout);
         entry->retry_step_ns = convoy_xfer_retry_step(timeout, entry->retries_left);
         convoy_xfer_timer(engine, entry->deadline_ns);

@@ -317,6 +317,8 @@ void convoy_xfer_entry_settle(struct convoy_xfer *engine, struct convoy_xfer_ent
 
 /* Until a message is sent again: that many times in the time left, but not so often that nothing else is done. */
 uint64_t convoy_xfer_retry_step(uint64_t left_ns, uint32_t retries);
+/* How often a message is said again, from what the host asks for. */
+uint32_t convoy_xfer_retries(uint32_t asked);
 /* Frees what it holds whatever its state: the engine is being closed. */
 void convoy_xfer_entry_drop(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_timer(struct convoy_xfer *engine, uint64_t at_ns);
@@ -397,9 +399,14 @@ int32_t convoy_xfer_options_load(const struct convoy_runtime *runtime, const str
                                  struct convoy_xfer_options *options, struct convoy_error *error);
 
 /* -- stage.c, send.c, load.c, slots.c -- */
-/* may_defer: the copy of a large one waits for stage_begin. */
-int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage, bool is_awaited,
-                                 bool may_defer, struct convoy_xfer_entry **entry_out, struct convoy_error *error);
+struct convoy_xfer_stage_way {
+    bool is_awaited; /* a host thread waits for it, and copies */
+    bool may_defer;  /* the copy of a large one waits for stage_begin */
+    bool is_owned;   /* by the send that makes it: the host hears of that one's end alone */
+};
+int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage,
+                                 struct convoy_xfer_stage_way way, struct convoy_xfer_entry **entry_out,
+                                 struct convoy_error *error);
 void convoy_xfer_stage_begin(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline,
                              bool is_awaited);
 /* -- stage_manifest.c: in the room, where the last one is found again if it is the same. */

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#define RETRIES_DEFAULT 2u
 #define ASK_BACK_NS CONVOY_NS_PER_S /* how often a peer is asked for what it has not given back */
 
 /* -- going out ----------------------------------------------------------------------------------------------------- */
@@ -197,7 +196,7 @@ static void fill_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
     bool is_far = engine->peers[entry->peer].lane->is_far;
     entry->path = is_far || send->address != 0 ? CONVOY_PATH_PUSH : send->path != 0 ? send->path : CONVOY_PATH_LEND;
     entry->offset = send->address;
-    entry->retries_left = send->retries != 0 ? send->retries : RETRIES_DEFAULT;
+    entry->retries_left = convoy_xfer_retries(send->retries);
     entry->deadline_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_STARTED], timeout);
     convoy_xfer_timer(engine, entry->deadline_ns);
 }
@@ -215,7 +214,8 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
         /* To another host the descriptor goes last, and with it the checksum. */
         bool may_defer = send->address == 0 && lane->may_be_early &&
                          (lane->is_far || (stage->critical_flags & CONVOY_STAGE_CHECKSUM) == 0);
-        status = convoy_xfer_stage_locked(engine, stage, is_awaited, may_defer, &staged, error);
+        const struct convoy_xfer_stage_way way = {.is_awaited = is_awaited, .may_defer = may_defer, .is_owned = true};
+        status = convoy_xfer_stage_locked(engine, stage, way, &staged, error);
     } else {
         staged = find_stage(engine, send->staged, error);
         status = staged != NULL ? CONVOY_OK : CONVOY_CLOSED;

@@ -268,8 +268,9 @@ void convoy_xfer_stage_poll(struct convoy_xfer *engine, struct convoy_xfer_entry
     }
 }
 
-int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage, bool is_awaited,
-                                 bool may_defer, struct convoy_xfer_entry **entry_out, struct convoy_error *error)
+int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy_stage *stage,
+                                 struct convoy_xfer_stage_way way, struct convoy_xfer_entry **entry_out,
+                                 struct convoy_error *error)
 {
     struct convoy_manifest *manifest = NULL;
     int32_t status = check_stage(stage, error);
@@ -294,12 +295,13 @@ int32_t convoy_xfer_stage_locked(struct convoy_xfer *engine, const struct convoy
     }
     *entry_out = entry;
     bool is_inline = (stage->hint_flags & CONVOY_STAGE_INLINE) != 0;
-    entry->is_deferred = may_defer && engine->device == NULL && entry->payload_bytes >= CONVOY_XFER_EARLY_BYTES;
+    entry->is_owned = way.is_owned; /* before it can end */
+    entry->is_deferred = way.may_defer && engine->device == NULL && entry->payload_bytes >= CONVOY_XFER_EARLY_BYTES;
     if (entry->ready != NULL) {
         entry->is_deferred = false;
         convoy_xfer_stage_poll(engine, entry, is_inline);
     } else if (!entry->is_deferred) {
-        convoy_xfer_stage_begin(engine, entry, is_inline, is_awaited);
+        convoy_xfer_stage_begin(engine, entry, is_inline, way.is_awaited);
     }
     return CONVOY_OK;
 }
@@ -346,7 +348,8 @@ int32_t convoy_xfer_stage(struct convoy_xfer *engine, const struct convoy_stage 
     convoy_xfer_lock(engine);
     int32_t status = convoy_xfer_check_open(engine, error);
     if (status == CONVOY_OK) {
-        status = convoy_xfer_stage_locked(engine, stage, is_awaited, false, &entry, error);
+        const struct convoy_xfer_stage_way way = {.is_awaited = is_awaited};
+        status = convoy_xfer_stage_locked(engine, stage, way, &entry, error);
     }
     if (status == CONVOY_OK) {
         *staged_out = convoy_xfer_entry_handle(entry);

@@ -67,7 +67,7 @@ static uint8_t *copy(const struct moving *moving)
 
 static int32_t import(struct moving *moving, const uint8_t *data, size_t bytes)
 {
-    const struct convoy_state state = {.struct_size = sizeof state, .data = data, .bytes = bytes};
+    const struct convoy_exported_state state = {.struct_size = sizeof state, .data = data, .bytes = bytes};
     struct convoy_moved moved = {.struct_size = sizeof moved,
                                  .objects = moving->objects,
                                  .object_stride = sizeof moving->objects[0],
@@ -90,7 +90,8 @@ static void reset(struct moving *moving, int32_t status)
 static bool is_refusal(int32_t status)
 {
     return status == CONVOY_MALFORMED || status == CONVOY_TOO_NEW || status == CONVOY_TOO_OLD || status == CONVOY_SYSTEM ||
-           status == CONVOY_NO_MEMORY || status == CONVOY_VERSION_MISMATCH || status == CONVOY_INVALID_ARGUMENT;
+           status == CONVOY_NO_MEMORY || status == CONVOY_VERSION_MISMATCH || status == CONVOY_INVALID_ARGUMENT ||
+           status == CONVOY_BAD_STATE; /* the word that says who owns it is not there */
 }
 
 /* A quiesced pair with rounds of all kinds behind it, and its exported state. */

@@ -158,16 +158,132 @@ static void test_move_states_steps_in_wrong_states_are_refused(void **unused)
     const struct convoy_move_table *old = moving.from->move;
     const struct convoy_move_table *new = moving.to->move;
     struct convoy_text_buffer text = {.struct_size = sizeof text};
-    EXPECT_EQUAL(old->export_state(moving.old_context, &text, NULL), CONVOY_BAD_STATE);
+    EXPECT_EQUAL(old->export_state(moving.old_context, &moving_options, &text, NULL), CONVOY_BAD_STATE);
     EXPECT_EQUAL(old->retire(moving.old_context, 1, NULL), CONVOY_BAD_STATE);
     EXPECT_EQUAL(old->resume(moving.old_context, NULL), CONVOY_OK);
     move_on(&moving);
     EXPECT_EQUAL(old->quiesce(moving.old_context, 1, NULL), CONVOY_OK);
     EXPECT_EQUAL(moving_import(&moving), CONVOY_BAD_STATE);
     EXPECT_EQUAL(new->quiesce(moving.new_context, 1, NULL), CONVOY_BAD_STATE);
-    EXPECT_EQUAL(new->export_state(moving.new_context, &text, NULL), CONVOY_BAD_STATE);
+    EXPECT_EQUAL(new->export_state(moving.new_context, &moving_options, &text, NULL), CONVOY_BAD_STATE);
     EXPECT_EQUAL(new->retire(moving.new_context, 1, NULL), CONVOY_BAD_STATE);
     moving_cancel(&moving);
+    pair_round(pair);
+    pair_destroy(pair);
+}
+
+/* Whoever resumes first has it: the old one is refused from then on, and retires. */
+static void test_move_states_old_resume_after_the_new_one_is_refused(void **unused)
+{
+    (void)unused;
+    struct moving moving;
+    struct pair *pair = pair_create();
+    pair_open(pair);
+    pair_round(pair);
+    begin(&moving, pair);
+    move_on(&moving);
+    EXPECT_OK(moving.to->move->resume(moving.new_context, &moving.error), &moving.error);
+    EXPECT_STATUS(moving.from->move->resume(moving.old_context, &moving.error), CONVOY_BAD_STATE, &moving.error);
+    EXPECT_TEXT(moving.error.text, "another context has resumed what this one had exported; retire it");
+    EXPECT_EQUAL(moving_holdings(moving.from, moving.old_context).state, CONVOY_CONTEXT_QUIESCED);
+    moving_complete(&moving);
+    adopt(pair, &moving);
+    pair_round(pair);
+    pair_destroy(pair);
+}
+
+/* One state, two importers: the second one cannot resume, and neither can anybody import what has an owner. */
+static void test_move_states_second_import_of_a_state_cannot_resume(void **unused)
+{
+    (void)unused;
+    struct moving moving;
+    struct moving other;
+    struct moving late;
+    struct pair *pair = pair_create();
+    pair_open(pair);
+    begin(&moving, pair);
+    move_on(&moving);
+    begin(&other, pair);
+    other.state = moving.state;
+    other.bytes = moving.bytes;
+    EXPECT_OK(moving_import(&other), &other.error);
+    EXPECT_OK(moving.to->move->resume(moving.new_context, &moving.error), &moving.error);
+    EXPECT_STATUS(other.to->move->resume(other.new_context, &other.error), CONVOY_BAD_STATE, &other.error);
+    EXPECT_TEXT(other.error.text, "another context has resumed what this one has imported; close it");
+    EXPECT_OK(other.to->plugin.core->context_close(other.new_context, LONG_NS, &other.error), &other.error);
+    begin(&late, pair);
+    late.state = moving.state;
+    late.bytes = moving.bytes;
+    EXPECT_STATUS(moving_import(&late), CONVOY_BAD_STATE, &late.error);
+    EXPECT_OK(late.to->plugin.core->context_close(late.new_context, LONG_NS, &late.error), &late.error);
+    moving_complete(&moving);
+    adopt(pair, &moving);
+    pair_round(pair);
+    pair_destroy(pair);
+}
+
+/* The exporter goes on: what was imported of it meanwhile cannot resume, and its state is good for nobody. */
+static void test_move_states_import_of_what_went_on_is_refused(void **unused)
+{
+    (void)unused;
+    struct moving moving;
+    struct moving late;
+    struct pair *pair = pair_create();
+    pair_open(pair);
+    begin(&moving, pair);
+    move_on(&moving);
+    EXPECT_OK(moving.from->move->resume(moving.old_context, &moving.error), &moving.error);
+    EXPECT_STATUS(moving.to->move->resume(moving.new_context, &moving.error), CONVOY_BAD_STATE, &moving.error);
+    EXPECT_OK(moving.to->plugin.core->context_close(moving.new_context, LONG_NS, &moving.error), &moving.error);
+    pair_round(pair);
+    begin(&late, pair);
+    late.state = moving.state;
+    late.bytes = moving.bytes;
+    EXPECT_STATUS(moving_import(&late), CONVOY_BAD_STATE, &late.error);
+    EXPECT_TEXT(late.error.text, "the exporter has resumed since");
+    EXPECT_OK(moving_quiesce(&late, LONG_NS), &late.error); /* another export has another word, maybe of the same number */
+    free(moving.state);
+    void *stale = malloc(moving.bytes);
+    EXPECT(stale != NULL);
+    free(stale);
+    moving_export(&late);
+    EXPECT_OK(moving_import(&late), &late.error);
+    moving_complete(&late);
+    adopt(pair, &late);
+    pair_round(pair);
+    pair_destroy(pair);
+}
+
+/* Any alignment, and what a later caller would say beside it. */
+static void test_move_states_state_may_lie_anywhere_and_options_are_checked(void **unused)
+{
+    (void)unused;
+    struct moving moving;
+    struct pair *pair = pair_create();
+    struct convoy_text_buffer text = {.struct_size = sizeof text};
+    struct convoy_export_options options = moving_options;
+    pair_open(pair);
+    begin(&moving, pair);
+    EXPECT_OK(moving_quiesce(&moving, LONG_NS), &moving.error);
+    const struct convoy_move_table *old = moving.from->move;
+    EXPECT_STATUS(old->export_state(moving.old_context, NULL, &text, &moving.error), CONVOY_INVALID_ARGUMENT, &moving.error);
+    options.critical_flags = 4;
+    EXPECT_STATUS(old->export_state(moving.old_context, &options, &text, &moving.error), CONVOY_UNSUPPORTED, &moving.error);
+    options.critical_flags = 0;
+    options.format_max = 65535;
+    EXPECT_STATUS(old->export_state(moving.old_context, &options, &text, &moving.error), CONVOY_BUFFER_TOO_SMALL,
+                  &moving.error);
+    moving_export(&moving);
+    char *aligned = moving.state;
+    char *room = malloc(moving.bytes + 1);
+    EXPECT(room != NULL);
+    memcpy(room + 1, aligned, moving.bytes);
+    moving.state = room + 1;
+    EXPECT_OK(moving_import(&moving), &moving.error);
+    free(room);
+    moving.state = aligned;
+    moving_complete(&moving);
+    adopt(pair, &moving);
     pair_round(pair);
     pair_destroy(pair);
 }
@@ -409,9 +525,12 @@ static void test_move_states_retired_context_holds_nothing(void **unused)
     EXPECT_EQUAL(before.mapping_count, 1);
     move_on(&moving);
     struct convoy_holdings imported = moving_holdings(moving.to, moving.new_context);
-    EXPECT_EQUAL(imported.descriptor_count, 2);
-    EXPECT_EQUAL(imported.mapping_count, 1);
+    EXPECT_EQUAL(imported.descriptor_count, 3); /* with the word that says who owns it */
+    EXPECT_EQUAL(imported.mapping_count, 2);
     EXPECT_OK(moving.to->move->resume(moving.new_context, &moving.error), &moving.error);
+    struct convoy_holdings resumed = moving_holdings(moving.to, moving.new_context);
+    EXPECT_EQUAL(resumed.descriptor_count, 2);
+    EXPECT_EQUAL(resumed.mapping_count, 1);
     EXPECT_OK(moving.from->move->retire(moving.old_context, LONG_NS, &moving.error), &moving.error);
     struct convoy_holdings after = moving_holdings(moving.from, moving.old_context);
     EXPECT_EQUAL(after.group_count, 2);
@@ -428,6 +547,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_move_states_every_call_answers_as_written),
         cmocka_unit_test(test_move_states_steps_in_wrong_states_are_refused),
+        cmocka_unit_test(test_move_states_old_resume_after_the_new_one_is_refused),
+        cmocka_unit_test(test_move_states_second_import_of_a_state_cannot_resume),
+        cmocka_unit_test(test_move_states_import_of_what_went_on_is_refused),
+        cmocka_unit_test(test_move_states_state_may_lie_anywhere_and_options_are_checked),
         cmocka_unit_test(test_move_states_open_operation_names_who_is_missing_and_ends_well_after_resume),
         cmocka_unit_test(test_move_states_end_that_nobody_read_keeps_it_quiescing),
         cmocka_unit_test(test_move_states_open_operation_of_two_levels_ends_while_quiescing),

@@ -17,16 +17,20 @@
 
 #if defined(MOVER_b)
 #define RELEASE "1.0.1"
+#define STATE_MAX "3"
 #elif defined(MOVER_c)
 #define RELEASE "1.0.2"
+#define STATE_MAX "2"
 #else
 #define RELEASE "1.0.0"
+#define STATE_MAX "2"
 #endif
 
 #define FAMILY(name) "{\"name\":\"" name "\",\"min\":\"1.0\",\"max\":\"1.0\"}"
 #define MANIFEST                                                                                                       \
     "{\"schema\":1,\"name\":\"mover\",\"release\":\"" RELEASE "\",\"families\":[" FAMILY("core") "," FAMILY("poll")     \
     "," FAMILY("transfer") "," FAMILY("move") "],\"wire\":{\"min\":1,\"max\":1},\"ucx\":\"none\","                     \
+    "\"state\":{\"min\":1,\"max\":" STATE_MAX "},"                                                                     \
     "\"unload\":\"nodelete\"}"
 #define ROUND_UP_4(n) (((n) + 3u) & ~3u)
 #define WAIT_LEAST_NS 20000000ull
@@ -415,8 +419,10 @@ static int32_t resume(convoy_context *handle, struct convoy_error *error)
     return status;
 }
 
-static int32_t export_state(convoy_context *handle, struct convoy_text_buffer *state_out, struct convoy_error *error)
+static int32_t export_state(convoy_context *handle, const struct convoy_export_options *options,
+                            struct convoy_text_buffer *state_out, struct convoy_error *error)
 {
+    atomic_store(&KNOBS->format_max, options->format_max);
     const struct tiny_context *context = (const struct tiny_context *)(const void *)handle;
     struct tiny_item *items = (struct tiny_item *)(void *)state_out->data;
     size_t count = 0;
@@ -441,12 +447,12 @@ static void note(struct convoy_moved *moved, uint64_t from, const struct tiny_ob
 {
     if (moved->object_count < moved->object_capacity) {
         moved->objects[moved->object_count] = (struct convoy_moved_object){
-            .from = from, .to = (uint64_t)(uintptr_t)object, .kind = object->kind};
+            .old_handle = from, .new_handle = (uint64_t)(uintptr_t)object, .kind = object->kind};
     }
     moved->object_count++;
 }
 
-static int32_t import_state(convoy_context *handle, const struct convoy_state *state, struct convoy_moved *moved_out,
+static int32_t import_state(convoy_context *handle, const struct convoy_exported_state *state, struct convoy_moved *moved_out,
                             struct convoy_error *error)
 {
     struct tiny_context *context = (struct tiny_context *)(void *)handle;

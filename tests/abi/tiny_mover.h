@@ -20,6 +20,7 @@ struct tiny_knobs {
     struct tiny_fault context_close;
     struct tiny_fault quiesce;
     struct tiny_fault export_state;
+    _Atomic uint32_t format_max; /* that export was called with */
     struct tiny_fault import_state;
     struct tiny_fault resume;
     struct tiny_fault retire;

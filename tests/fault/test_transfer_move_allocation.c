@@ -75,20 +75,20 @@ static int32_t hand_over(struct scarce *scarce, convoy_context *context, convoy_
 {
     static uint64_t room[1u << 15];
     struct convoy_text_buffer text = {.struct_size = sizeof text, .data = (char *)room, .capacity = sizeof room};
-    struct convoy_moved_object object = {.from = 0};
+    struct convoy_moved_object object = {.old_handle = 0};
     struct convoy_moved moved = {
         .struct_size = sizeof moved, .objects = &object, .object_stride = sizeof object, .object_capacity = 1};
     const struct convoy_move_table *table = engine_moves();
     int32_t status = table->quiesce(scarce->contexts[1], ENGINE_TIMEOUT_NS, &scarce->error);
     if (status == CONVOY_OK) {
-        status = table->export_state(scarce->contexts[1], &text, &scarce->error);
+        status = table->export_state(scarce->contexts[1], &moving_options, &text, &scarce->error);
     }
-    const struct convoy_state state = {.struct_size = sizeof state, .data = room, .bytes = text.length};
+    const struct convoy_exported_state state = {.struct_size = sizeof state, .data = room, .bytes = text.length};
     if (status == CONVOY_OK) {
         status = table->import_state(context, &state, &moved, &scarce->error);
     }
     if (status == CONVOY_OK) {
-        *handle_out = (convoy_transfer_engine *)(uintptr_t)object.to;
+        *handle_out = (convoy_transfer_engine *)(uintptr_t)object.new_handle;
         status = table->resume(context, &scarce->error);
     }
     return status;

@@ -111,6 +111,24 @@ static void test_transfer_pool_of_the_hosts_own_memory_is_read_by_the_receiver(v
     two_close(two);
 }
 
+/* A hint that is put among the critical flags is no other flag's number there. */
+static void test_transfer_flags_in_the_wrong_word_are_refused(void **state)
+{
+    (void)state;
+    struct two *two = two_open();
+    const struct convoy_transfer_options options = {.struct_size = sizeof options, .critical_flags = CONVOY_ENGINE_NOTIFY};
+    const struct convoy_tensor_source tensor = engine_tensor(two->memory, &two->bytes);
+    struct convoy_stage stage = engine_stage("wrong", &tensor, 1);
+    convoy_transfer_engine *none = NULL;
+    convoy_transfer staged = 0;
+    struct convoy_error *error = &two->sender->error;
+    EXPECT_STATUS(two->sender->table->engine_open(two->sender->context, &options, &none, error), CONVOY_UNSUPPORTED, error);
+    EXPECT(none == NULL);
+    stage.critical_flags = CONVOY_STAGE_INLINE;
+    EXPECT_STATUS(two->sender->table->stage_start(two->sender->handle, &stage, &staged, error), CONVOY_UNSUPPORTED, error);
+    two_close(two);
+}
+
 static void test_transfer_private_pool_is_read_by_nobody(void **state)
 {
     (void)state;
@@ -367,8 +385,16 @@ static void test_transfer_completions_come_once_in_order_with_a_descriptor_to_sl
     EXPECT_EQUAL(done[0].transfer, loaded[0]);
     EXPECT_EQUAL(done[1].transfer, loaded[1]);
     EXPECT_EQUAL(done[1].state, CONVOY_TRANSFER_LOADED);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) { /* each send staged for itself: of that the host hears nothing */
         engine_wait(two->sender, sent[i], CONVOY_OK, NULL);
+    }
+    EXPECT_OK(two->sender->table->completions(two->sender->handle, done, sizeof done[0], 4, &count, &two->sender->error),
+              &two->sender->error);
+    EXPECT_EQUAL(count, 2);
+    EXPECT(done[0].transfer == sent[0] || done[0].transfer == sent[1]);
+    EXPECT_EQUAL(done[0].transfer + done[1].transfer, sent[0] + sent[1]);
+    EXPECT_EQUAL(done[1].state, CONVOY_TRANSFER_SENT);
+    for (int i = 0; i < 2; i++) {
         release(two->sender, sent[i]);
         release(two->receiver, loaded[i]);
     }
@@ -519,6 +545,7 @@ int main(void)
         cmocka_unit_test(test_transfer_descriptors_that_are_no_good_are_refused_each_in_its_way),
         cmocka_unit_test(test_transfer_staged_lease_that_expires_is_swept_and_says_so),
         cmocka_unit_test(test_transfer_pool_of_the_hosts_own_memory_is_read_by_the_receiver),
+        cmocka_unit_test(test_transfer_flags_in_the_wrong_word_are_refused),
         cmocka_unit_test(test_transfer_private_pool_is_read_by_nobody),
         cmocka_unit_test(test_transfer_push_to_a_reserved_slot_is_loaded_from_there),
         cmocka_unit_test(test_transfer_raw_pieces_land_or_are_refused),

@@ -73,7 +73,7 @@ static void flip(struct engine *engine, const struct engine_state *state)
         uint64_t at = HEAD + 24 + next_random(&seed) % (length - HEAD - 24);
         bytes[at] ^= (uint8_t)(1u << next_random(&seed) % 8);
         seal(bytes, length);
-        damaged.state = (struct convoy_state){.struct_size = sizeof damaged.state, .data = bytes, .bytes = length};
+        damaged.state = (struct convoy_exported_state){.struct_size = sizeof damaged.state, .data = bytes, .bytes = length};
         if (memcmp(bytes, state->bytes, HEAD) != 0) {
             try_import(engine, &context, &damaged);
         }
@@ -81,7 +81,7 @@ static void flip(struct engine *engine, const struct engine_state *state)
     for (uint64_t cut = HEAD; cut < length; cut += 8 * (1 + next_random(&seed) % 40)) {
         memcpy(bytes, state->bytes, length);
         seal(bytes, cut);
-        damaged.state = (struct convoy_state){.struct_size = sizeof damaged.state, .data = bytes, .bytes = cut};
+        damaged.state = (struct convoy_exported_state){.struct_size = sizeof damaged.state, .data = bytes, .bytes = cut};
         try_import(engine, &context, &damaged);
     }
     free(bytes);

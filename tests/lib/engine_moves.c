@@ -43,16 +43,16 @@ void engine_quiesce(struct engine *engine)
 struct engine_state engine_export(struct engine *engine)
 {
     struct convoy_text_buffer text = {.struct_size = sizeof text, .capacity = STATE_ROOM, .data = malloc(STATE_ROOM)};
-    int32_t status = engine_moves()->export_state(engine->context, &text, &engine->error);
+    int32_t status = engine_moves()->export_state(engine->context, &moving_options, &text, &engine->error);
     if (status == CONVOY_BUFFER_TOO_SMALL) {
         free(text.data);
         text.capacity = text.length + 8;
         text.data = malloc(text.capacity);
-        status = engine_moves()->export_state(engine->context, &text, &engine->error);
+        status = engine_moves()->export_state(engine->context, &moving_options, &text, &engine->error);
     }
     EXPECT_OK(status, &engine->error);
     struct engine_state out = {.bytes = (uint8_t *)text.data};
-    out.state = (struct convoy_state){.struct_size = sizeof out.state, .data = out.bytes, .bytes = text.length};
+    out.state = (struct convoy_exported_state){.struct_size = sizeof out.state, .data = out.bytes, .bytes = text.length};
     return out;
 }
 
@@ -72,15 +72,15 @@ convoy_context *engine_context(struct engine *engine)
 int32_t engine_import(struct engine *engine, convoy_context *context, const struct engine_state *state,
                       convoy_transfer_engine **handle_out)
 {
-    struct convoy_moved_object object = {.from = 0};
+    struct convoy_moved_object object = {.old_handle = 0};
     struct convoy_moved moved = {
         .struct_size = sizeof moved, .objects = &object, .object_stride = sizeof object, .object_capacity = 1};
     int32_t status = engine_moves()->import_state(context, &state->state, &moved, &engine->error);
     if (status == CONVOY_OK && moved.object_count != 0) { /* of what was cut off there may be nothing */
         EXPECT_EQUAL(moved.object_count, 1);
         EXPECT_EQUAL(object.kind, CONVOY_MOVED_ENGINE);
-        imported_from = object.from;
-        *handle_out = (convoy_transfer_engine *)(uintptr_t)object.to;
+        imported_from = object.old_handle;
+        *handle_out = (convoy_transfer_engine *)(uintptr_t)object.new_handle;
     }
     return status;
 }

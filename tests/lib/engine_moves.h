@@ -9,9 +9,10 @@
 #define TESTS_LIB_ENGINE_MOVES_H
 
 #include "tests/lib/engines.h"
+#include "tests/lib/moving_options.h"
 
 struct engine_state {
-    struct convoy_state state;
+    struct convoy_exported_state state;
     uint8_t *bytes;
 };
 

@@ -83,19 +83,19 @@ int32_t moving_quiesce(struct moving *moving, uint64_t timeout_ns)
 void moving_export(struct moving *moving)
 {
     struct convoy_text_buffer text = {.struct_size = sizeof text};
-    EXPECT_STATUS(moving->from->move->export_state(moving->old_context, &text, &moving->error), CONVOY_BUFFER_TOO_SMALL,
-                  &moving->error);
+    EXPECT_STATUS(moving->from->move->export_state(moving->old_context, &moving_options, &text, &moving->error),
+                  CONVOY_BUFFER_TOO_SMALL, &moving->error);
     text.capacity = text.length + 1;
     text.data = malloc(text.capacity);
     EXPECT(text.data != NULL);
-    EXPECT_OK(moving->from->move->export_state(moving->old_context, &text, &moving->error), &moving->error);
+    EXPECT_OK(moving->from->move->export_state(moving->old_context, &moving_options, &text, &moving->error), &moving->error);
     moving->state = text.data;
     moving->bytes = text.length;
 }
 
 int32_t moving_import(struct moving *moving)
 {
-    const struct convoy_state state = {.struct_size = sizeof state, .data = moving->state, .bytes = moving->bytes};
+    const struct convoy_exported_state state = {.struct_size = sizeof state, .data = moving->state, .bytes = moving->bytes};
     struct convoy_moved moved = {.struct_size = sizeof moved,
                                  .objects = moving->objects,
                                  .object_stride = sizeof moving->objects[0],
@@ -133,8 +133,8 @@ void moving_run(struct moving *moving)
 void *moving_handle(const struct moving *moving, const void *from)
 {
     for (size_t i = 0; i < moving->object_count; i++) {
-        if (moving->objects[i].from == (uint64_t)(uintptr_t)from) {
-            return (void *)(uintptr_t)moving->objects[i].to;
+        if (moving->objects[i].old_handle == (uint64_t)(uintptr_t)from) {
+            return (void *)(uintptr_t)moving->objects[i].new_handle;
         }
     }
     expect_fail(EXPECT_SITE("moving_handle"), "has no such object among %zu", moving->object_count);

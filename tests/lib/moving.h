@@ -11,6 +11,7 @@
 #define TESTS_LIB_MOVING_H
 
 #include "convoy/move.h"
+#include "tests/lib/moving_options.h"
 #include "tests/lib/plugin.h"
 
 #define MOVING_OBJECTS 16u

@@ -254,6 +254,17 @@ static void test_bundle_grows_over_many_items(void **state)
     convoy_bundle_free(&writer);
 }
 
+static void test_bundle_format_that_nobody_writes_any_more_is_unsupported(void **state)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    (void)state;
+    assert_int_equal(convoy_bundle_check_format(0, 3, &error), CONVOY_OK);
+    assert_int_equal(convoy_bundle_check_format(3, 3, &error), CONVOY_OK);
+    assert_int_equal(convoy_bundle_check_format(UINT32_MAX, 3, &error), CONVOY_OK);
+    assert_int_equal(convoy_bundle_check_format(2, 3, &error), CONVOY_UNSUPPORTED);
+    assert_string_equal(error.text, "the importer reads exported states up to format 2, this build writes them from format 3 on");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_bundle_reader_stays_inside),
         cmocka_unit_test(test_bundle_of_another_process_is_refused),
         cmocka_unit_test(test_bundle_grows_over_many_items),
+        cmocka_unit_test(test_bundle_format_that_nobody_writes_any_more_is_unsupported),
     };
     return cmocka_run_group_tests_name("test_bundle", tests, NULL, NULL);
 }

@@ -152,6 +152,61 @@ static void test_deliver_too_little_room_is_named(void **state)
     }
 }
 
+/* Elements of a later release's host: the first 16 bytes of each are written, what lies beyond is left as it was. */
+static void test_deliver_stride_of_reduced_is_honoured(void **state)
+{
+    struct fixture *f = *state;
+    struct wide {
+        struct convoy_sync_reduced reduced;
+        uint64_t later;
+    } wide[WIDTH];
+    const uint8_t lost[2] = {CONVOY_PRESENT, CONVOY_PRESENT_LOST};
+    f->result.reduced = &wide[0].reduced;
+    f->result.reduced_stride = sizeof wide[0];
+    for (uint32_t i = 0; i < 2; i++) {
+        memset(wide, 0x77, sizeof wide);
+        f->gather.presence[1] = lost[i];
+        deliver(f);
+        assert_int_equal(wide[0].reduced.value, i == 0 ? 6 : 4);
+        assert_int_equal(wide[1].reduced.value, 30);
+        assert_int_equal(wide[1].reduced.agreed, 1);
+        assert_int_equal(wide[0].later, 0x7777777777777777);
+        assert_int_equal(wide[1].later, 0x7777777777777777);
+    }
+    f->result.presence = (uint8_t *)&wide[1].later; /* the gap behind the last one is the caller's */
+    assert_int_equal(convoy_deliver_check(&f->grid, &f->result, &f->error), CONVOY_OK);
+    f->result.presence = (uint8_t *)&wide[1].reduced;
+    assert_int_equal(convoy_deliver_check(&f->grid, &f->result, &f->error), CONVOY_INVALID_ARGUMENT);
+}
+
+/* Rows that are whole are written another way. */
+static void test_deliver_whole_rows_honour_the_stride_too(void **state)
+{
+    struct fixture *f = *state;
+    struct convoy_sync_reduced wide[2 * WIDTH];
+    memset(wide, 0x77, sizeof wide);
+    f->result.reduced = wide;
+    f->result.reduced_stride = 2 * sizeof wide[0];
+    f->grid.slots = MEMBERS;
+    f->gather.present = MEMBERS;
+    convoy_deliver_whole(&f->grid, &f->gather, &f->result);
+    assert_int_equal(wide[0].value, 6);
+    assert_int_equal(wide[1].value, 0x7777777777777777);
+    assert_int_equal(wide[2].value, 30);
+    assert_int_equal(wide[3].value, 0x7777777777777777);
+}
+
+static void test_deliver_stride_that_nobody_has_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    f->result.reduced_stride = sizeof(struct convoy_sync_reduced) - 1;
+    assert_int_equal(convoy_deliver_check(&f->grid, &f->result, &f->error), CONVOY_TOO_OLD);
+    assert_string_equal(f->error.text, "result.reduced_stride is 15, release 1.0 has 16; set it to sizeof");
+    f->result.reduced_stride = 65537;
+    assert_int_equal(convoy_deliver_check(&f->grid, &f->result, &f->error), CONVOY_INVALID_ARGUMENT);
+    assert_string_equal(f->error.text, "result.reduced_stride is 65537, allowed are 16 to 65536");
+}
+
 /* Every pair of outputs, by one byte at either end, and side by side. */
 static void test_deliver_overlapping_outputs_are_refused_by_name(void **state)
 {
@@ -220,6 +275,9 @@ int main(void)
         CASE(test_deliver_arrays_left_out_are_not_written),
         CASE(test_deliver_unaligned_outputs_are_right),
         CASE(test_deliver_too_little_room_is_named),
+        CASE(test_deliver_stride_of_reduced_is_honoured),
+        CASE(test_deliver_whole_rows_honour_the_stride_too),
+        CASE(test_deliver_stride_that_nobody_has_is_refused),
         CASE(test_deliver_overlapping_outputs_are_refused_by_name),
         CASE(test_deliver_conflicts_read_as_sentences),
         CASE(test_deliver_report_has_all_members_and_is_cut_to_its_room),

@@ -24,6 +24,8 @@ struct toy {
     int32_t answer_record;
     int32_t answer_query; /* of events and streams, unless 0 */
     uint32_t kind;
+    uint32_t info_bytes; /* struct_size that query was called with */
+    bool writes_all;     /* query writes the struct as a whole, which it must not */
     void *to;
     const void *from;
     uint64_t bytes;
@@ -31,8 +33,15 @@ struct toy {
 
 static int32_t toy_query(void *user, const void *address, struct convoy_memory_info *info_out)
 {
+    struct toy *toy = user;
     (void)address;
-    info_out->kind = ((struct toy *)user)->kind;
+    assert_true(info_out->kind == 0 && info_out->device == 0 && info_out->reserved == 0);
+    toy->info_bytes = info_out->struct_size;
+    if (toy->writes_all) {
+        *info_out = (struct convoy_memory_info){.kind = toy->kind, .device = 3};
+        return 0;
+    }
+    info_out->kind = toy->kind;
     info_out->device = 3;
     return 0;
 }
@@ -177,6 +186,8 @@ static void test_device_table_copies_with_the_hosts_functions(void **state)
     struct convoy_memory_info info;
     assert_int_equal(convoy_device_query(device, &to, &info, NULL), CONVOY_OK);
     assert_int_equal(info.device, 3);
+    assert_int_equal(toy.info_bytes, sizeof info);
+    assert_int_equal(info.struct_size, sizeof info);
     device_case_close(device);
     assert_int_equal(toy.events, 0);
     assert_int_equal(toy.pinned, 0);
@@ -218,6 +229,9 @@ static void test_device_table_failures_are_told_in_the_hosts_words(void **state)
     toy.kind = CONVOY_MEMORY_SHARED; /* an answer that was left at zero */
     assert_int_equal(convoy_device_query(device, &word, &info, &error), CONVOY_OK);
     assert_int_equal(info.kind, CONVOY_MEMORY_HOST);
+    toy.writes_all = true;
+    device_case_expect_error(convoy_device_query(device, &word, &info, &error), CONVOY_SYSTEM, &error, "an answer that is none");
+    toy.writes_all = false;
     toy.kind = 5;
     device_case_expect_error(convoy_device_query(device, &word, &info, &error), CONVOY_SYSTEM, &error, "memory of kind 5");
     toy.kind = CONVOY_MEMORY_HOST;

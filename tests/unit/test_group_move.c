@@ -7,6 +7,7 @@
 #include "convoy/move.h"
 #include "core/memory.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/moving_options.h"
 #include "tests/lib/plugin.h"
 
 #include <setjmp.h>
@@ -98,12 +99,12 @@ static int32_t attempt(struct two *two, convoy_context *to)
     struct convoy_moved moved = {
         .struct_size = sizeof moved, .objects = &object, .object_stride = sizeof object, .object_capacity = 1};
     int32_t status = move->quiesce(two->contexts[0], LONG_NS, NULL);
-    status = status == CONVOY_OK ? move->export_state(two->contexts[0], &text, NULL) : status;
-    const struct convoy_state state = {.struct_size = sizeof state, .data = bytes, .bytes = text.length};
+    status = status == CONVOY_OK ? move->export_state(two->contexts[0], &moving_options, &text, NULL) : status;
+    const struct convoy_exported_state state = {.struct_size = sizeof state, .data = bytes, .bytes = text.length};
     status = status == CONVOY_OK ? move->import_state(to, &state, &moved, NULL) : status;
     status = status == CONVOY_OK ? move->resume(to, NULL) : status;
     if (status == CONVOY_OK) {
-        two->groups[0] = (convoy_group *)(uintptr_t)object.to;
+        two->groups[0] = (convoy_group *)(uintptr_t)object.new_handle;
     }
     return status;
 }

@@ -176,15 +176,68 @@ static void test_poll_refused_call_with_post_error_tells_the_peers(void **state)
     struct poll_rank *good = &ranks->rank[0];
     bad->lists[0].states = states;
     bad->call.hint_flags = CONVOY_CALL_POST_ERROR;
-    assert_int_equal(convoy_poll_reduce(bad->poll, &bad->call, 0, &bad->result, &bad->error), CONVOY_INVALID_ARGUMENT);
+    bad->operation = 77;
+    assert_int_equal(convoy_poll_start(bad->poll, &bad->call, &bad->operation, &bad->error), CONVOY_INVALID_ARGUMENT);
+    convoy_operation row_of = bad->operation;
+    assert_true(row_of != 0 && row_of != 77);
+    assert_int_equal(convoy_poll_test(bad->poll, row_of, &bad->result, &bad->error), CONVOY_IN_PROGRESS);
+    bad->call.hint_flags = 0;
     assert_int_equal(convoy_poll_start(bad->poll, &good->call, &bad->operation, &bad->error), CONVOY_BUSY);
+    assert_true(bad->operation == row_of);
     assert_int_equal(convoy_poll_reduce(good->poll, &good->call, 0, &good->result, &good->error), CONVOY_PEER_ERROR);
     /* Once its lists are known, the row differs from the others in nothing but being an error. */
     const struct convoy_contribution *row = fake_group_contribution(ranks->group, 1);
     assert_true(row->is_error);
     assert_memory_equal(&row->header, &fake_group_contribution(ranks->group, 0)->header, sizeof row->header);
+    assert_int_equal(convoy_poll_wait(bad->poll, row_of, 0, &bad->result, &bad->error), CONVOY_PEER_ERROR);
+    assert_int_equal(convoy_poll_test(bad->poll, row_of, &bad->result, &bad->error), CONVOY_PEER_ERROR);
     bad->lists[0].states = good->lists[0].states;
     poll_ranks_run(ranks, CONVOY_OK);
+    assert_int_equal(convoy_poll_test(bad->poll, row_of, &bad->result, &bad->error), CONVOY_CLOSED);
+    poll_ranks_destroy(ranks);
+}
+
+/* reduce waits for the row's end; what it could not wait for is the group's operation still. */
+static void test_poll_refused_reduce_leaves_a_row_that_can_be_waited_for(void **state)
+{
+    (void)state;
+    const uint8_t states[] = {9};
+    struct poll_ranks *ranks = ranks_with(2, (const uint8_t[]){4}, (const size_t[]){1, 1});
+    struct poll_rank *bad = &ranks->rank[1];
+    struct poll_rank *good = &ranks->rank[0];
+    bad->lists[0].states = states;
+    bad->call.hint_flags = CONVOY_CALL_POST_ERROR;
+    assert_int_equal(convoy_poll_reduce(bad->poll, &bad->call, 1, &bad->result, &bad->error), CONVOY_INVALID_ARGUMENT);
+    assert_non_null(strstr(bad->error.text, "9"));
+    convoy_operation row = bad->poll->operation;
+    assert_true(convoy_poll_owns(bad->poll, row));
+    assert_int_equal(convoy_poll_wait(bad->poll, row, 1, &bad->result, &bad->error), CONVOY_TIMED_OUT);
+    assert_int_equal(convoy_poll_reduce(good->poll, &good->call, 0, &good->result, &good->error), CONVOY_PEER_ERROR);
+    assert_int_equal(convoy_poll_wait(bad->poll, row, 1, &bad->result, &bad->error), CONVOY_PEER_ERROR);
+    bad->lists[0].states = good->lists[0].states;
+    poll_ranks_run(ranks, CONVOY_OK);
+    poll_ranks_destroy(ranks);
+}
+
+/* A row that cannot be posted, since an operation is open, is none. */
+static void test_poll_refused_call_while_one_is_open_has_no_row(void **state)
+{
+    (void)state;
+    const uint8_t states[] = {9};
+    struct poll_ranks *ranks = ranks_with(2, (const uint8_t[]){4}, (const size_t[]){1, 1});
+    struct poll_rank *one = &ranks->rank[0];
+    struct poll_rank *other = &ranks->rank[1];
+    convoy_operation none = 77;
+    assert_int_equal(convoy_poll_start(one->poll, &one->call, &one->operation, &one->error), CONVOY_OK);
+    const void *sound = one->lists[0].states;
+    one->lists[0].states = states;
+    one->call.hint_flags = CONVOY_CALL_POST_ERROR;
+    assert_true(convoy_poll_start(one->poll, &one->call, &none, &one->error) < 0);
+    assert_true(none == 0);
+    one->lists[0].states = sound;
+    assert_int_equal(convoy_poll_test(one->poll, one->operation, &one->result, &one->error), CONVOY_IN_PROGRESS);
+    assert_int_equal(convoy_poll_reduce(other->poll, &other->call, 0, &other->result, &other->error), CONVOY_OK);
+    assert_int_equal(convoy_poll_test(one->poll, one->operation, &one->result, &one->error), CONVOY_OK);
     poll_ranks_destroy(ranks);
 }
 
@@ -426,6 +479,8 @@ int main(void)
         cmocka_unit_test(test_poll_positional_empty_among_others_diverges),
         cmocka_unit_test(test_poll_bad_state_is_refused_and_nothing_is_sent),
         cmocka_unit_test(test_poll_refused_call_with_post_error_tells_the_peers),
+        cmocka_unit_test(test_poll_refused_reduce_leaves_a_row_that_can_be_waited_for),
+        cmocka_unit_test(test_poll_refused_call_while_one_is_open_has_no_row),
         cmocka_unit_test(test_poll_explicit_error_row_ends_the_round_for_all),
         cmocka_unit_test(test_poll_stuck_entry_does_not_stop_the_others),
         cmocka_unit_test(test_poll_strides_widths_and_alignment_are_honoured),

@@ -225,6 +225,36 @@ static void test_sync_quick_without_other_arrays(void **state)
     scene_destroy(scene);
 }
 
+/* A stride that changes from call to call is looked at anew, by the check and by who writes. */
+static void test_sync_quick_honours_the_stride_of_reduced(void **state)
+{
+    (void)state;
+    static const size_t strides[] = {0, 32, 16, 48, 32};
+    struct convoy_sync_reduced wide[3 * WIDTH];
+    struct scene *scene = scene_create(NULL);
+    struct side *side = &scene->sides[0];
+    int32_t status = 0;
+    for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
+        size_t step = strides[i] != 0 ? strides[i] / 16 : 1;
+        scene_fill(scene, 30);
+        memset(wide, 0x77, sizeof wide);
+        side->result.reduced = wide;
+        side->result.reduced_stride = strides[i];
+        EXPECT_OK(convoy_sync_check_room_any(side->sync, &side->result, NULL), NULL);
+        others_start(scene);
+        EXPECT_EQUAL(gather_short(side, 0, &status), CONVOY_QUICK_OVER);
+        EXPECT_EQUAL(wide[0].value, 30 + MEMBERS - 1);
+        EXPECT_EQUAL(wide[5 * step].value, 2);
+        EXPECT_EQUAL(wide[5 * step + 1].value, step > 1 ? 0x7777777777777777 : 0);
+        others_test(scene, CONVOY_OK);
+    }
+    scene_fill(scene, 30);
+    side->result.reduced = wide;
+    side->result.reduced_stride = 8; /* all else as in the call that was checked last */
+    EXPECT_STATUS(gather_whole(side), CONVOY_TOO_OLD, &side->member->error);
+    scene_destroy(scene);
+}
+
 static void change_policy(struct side *side) { side->call.policy = CONVOY_SYNC_ERRORS_AS_PRESENCE; }
 static void change_row(struct side *side) { side->call.row = NULL; }
 static void change_stride(struct side *side) { side->call.row_stride = 16; }
@@ -458,6 +488,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sync_quick_gathers_all_rows),
         cmocka_unit_test(test_sync_quick_without_other_arrays),
+        cmocka_unit_test(test_sync_quick_honours_the_stride_of_reduced),
         cmocka_unit_test(test_sync_quick_other_calls_are_left_to_the_whole_way),
         cmocka_unit_test(test_sync_quick_is_closed_after_other_rounds),
         cmocka_unit_test(test_sync_quick_unlike_peers_end_the_round_as_the_whole_way_does),

@@ -44,7 +44,7 @@ DIVERGED = -401
 DRAIN_TIMEOUT = -506
 ENGINE_CLOSED = 3
 ENGINE_CLOSING = 2
-ENGINE_NOTIFY = 1
+ENGINE_NOTIFY = 2
 ENGINE_OPEN = 1
 ENGINE_PRIVATE = 1
 ENTRY_DONE = 2
@@ -157,20 +157,17 @@ PRESENT_ERROR = 3
 PRESENT_INACTIVE = 1
 PRESENT_LOST = 2
 QUERY_SYMBOL = "convoy_query"
-READY_CALLBACK = 3
-READY_EVENT = 1
-READY_NOW = 0
-READY_STREAM = 2
 REDUCE_ALL_EQUAL = 4
 REDUCE_MAX = 2
 REDUCE_MIN = 1
 REDUCE_NONE = 0
 REDUCE_SUM = 3
 REGISTER_READ_ONLY = 1
+RETRIES_NONE = 4294967295
 SESSION_BYTES = 128
 SONAME = "libconvoy.so.1"
 STAGE_CHECKSUM = 1
-STAGE_INLINE = 1
+STAGE_INLINE = 2
 STALE_EPOCH = -405
 STATE_BOOTSTRAPPING = 1
 STATE_FAILED = 0
@@ -187,7 +184,7 @@ SYNC_WORLD = 2
 SYSTEM = -205
 TENSOR_LISTED = 1
 TIMED_OUT = -301
-TIMES = 6
+TIMES = 8
 TIME_LOADED = 4
 TIME_OFFERED = 3
 TIME_READY = 1
@@ -454,6 +451,38 @@ class Error(Structure):
         ("sys_errno", c_int32),
         ("ucx_status", c_int32),
         ("text", c_char * 256),
+    ]
+
+
+class ExportOptions(Structure):
+    """struct convoy_export_options, 16 bytes."""
+
+    struct_size: int
+    critical_flags: int
+    format_max: int
+    reserved: int
+
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("critical_flags", c_uint32),
+        ("format_max", c_uint32),
+        ("reserved", c_uint32),
+    ]
+
+
+class ExportedState(Structure):
+    """struct convoy_exported_state, 24 bytes."""
+
+    struct_size: int
+    critical_flags: int
+    data: Any
+    bytes: int
+
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("critical_flags", c_uint32),
+        ("data", c_void_p),
+        ("bytes", c_size_t),
     ]
 
 
@@ -734,14 +763,18 @@ class MemberReport(Structure):
 
 
 class MemoryInfo(Structure):
-    """struct convoy_memory_info, 8 bytes."""
+    """struct convoy_memory_info, 16 bytes."""
 
+    struct_size: int
     kind: int
     device: int
+    reserved: int
 
     _fields_ = [
+        ("struct_size", c_uint32),
         ("kind", c_uint32),
         ("device", c_int32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -756,7 +789,7 @@ class MoveTable:
         ("holdings", 8, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p)),
         ("quiesce", 16, CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p)),
         ("resume", 24, CFUNCTYPE(c_int32, c_void_p, c_void_p)),
-        ("export_state", 32, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p)),
+        ("export_state", 32, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p)),
         ("import_state", 40, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p)),
         ("retire", 48, CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p)),
     )
@@ -792,14 +825,14 @@ class Moved(Structure):
 class MovedObject(Structure):
     """struct convoy_moved_object, 24 bytes."""
 
-    from_: int
-    to: int
+    old_handle: int
+    new_handle: int
     kind: int
     reserved: int
 
     _fields_ = [
-        ("from_", c_uint64),
-        ("to", c_uint64),
+        ("old_handle", c_uint64),
+        ("new_handle", c_uint64),
         ("kind", c_uint32),
         ("reserved", c_uint32),
     ]
@@ -1195,24 +1228,6 @@ class RawPiece(Structure):
     ]
 
 
-class Readiness(Structure):
-    """struct convoy_readiness, 32 bytes."""
-
-    kind: int
-    reserved: int
-    handle: Any
-    is_ready: Any
-    user: Any
-
-    _fields_ = [
-        ("kind", c_uint32),
-        ("reserved", c_uint32),
-        ("handle", c_void_p),
-        ("is_ready", c_void_p),
-        ("user", c_void_p),
-    ]
-
-
 class ReopenResult(Structure):
     """struct convoy_reopen_result, 40 bytes."""
 
@@ -1419,22 +1434,6 @@ class Stage(Structure):
     ]
 
 
-class State(Structure):
-    """struct convoy_state, 24 bytes."""
-
-    struct_size: int
-    critical_flags: int
-    data: Any
-    bytes: int
-
-    _fields_ = [
-        ("struct_size", c_uint32),
-        ("critical_flags", c_uint32),
-        ("data", c_void_p),
-        ("bytes", c_size_t),
-    ]
-
-
 class SyncCall(Structure):
     """struct convoy_sync_call, 80 bytes."""
 
@@ -1554,7 +1553,7 @@ class SyncReduced(Structure):
 
 
 class SyncResult(Structure):
-    """struct convoy_sync_result, 120 bytes."""
+    """struct convoy_sync_result, 128 bytes."""
 
     struct_size: int
     written_bytes: int
@@ -1564,6 +1563,7 @@ class SyncResult(Structure):
     first_capacity: int
     reduced: Any
     reduced_capacity: int
+    reduced_stride: int
     presence: Any
     presence_capacity: int
     report: Any
@@ -1584,6 +1584,7 @@ class SyncResult(Structure):
         ("first_capacity", c_size_t),
         ("reduced", c_void_p),
         ("reduced_capacity", c_size_t),
+        ("reduced_stride", c_size_t),
         ("presence", c_void_p),
         ("presence_capacity", c_size_t),
         ("report", c_void_p),
@@ -1842,7 +1843,7 @@ class TransferQuery(Structure):
 
 
 class TransferResult(Structure):
-    """struct convoy_transfer_result, 136 bytes."""
+    """struct convoy_transfer_result, 152 bytes."""
 
     struct_size: int
     written_bytes: int
@@ -1879,7 +1880,7 @@ class TransferResult(Structure):
         ("address", c_void_p),
         ("slot_offset", c_uint64),
         ("slot_bytes", c_uint64),
-        ("times_ns", c_uint64 * 6),
+        ("times_ns", c_uint64 * 8),
     ]
 
 
@@ -1958,6 +1959,8 @@ SIZES = {  # bytes of each struct in the headers
     EngineFigures: 152,
     EngineInfo: 184,
     Error: 288,
+    ExportOptions: 16,
+    ExportedState: 24,
     FamilyAnswer: 144,
     FamilyRequest: 24,
     GroupInfo: 64,
@@ -1966,7 +1969,7 @@ SIZES = {  # bytes of each struct in the headers
     HostInfo: 56,
     Load: 112,
     MemberReport: 96,
-    MemoryInfo: 8,
+    MemoryInfo: 16,
     Moved: 40,
     MovedObject: 24,
     Payload: 136,
@@ -1983,7 +1986,6 @@ SIZES = {  # bytes of each struct in the headers
     PollStamp: 16,
     Raw: 40,
     RawPiece: 24,
-    Readiness: 32,
     ReopenResult: 40,
     Report: 72,
     Reservation: 64,
@@ -1991,13 +1993,12 @@ SIZES = {  # bytes of each struct in the headers
     ReservedSlot: 40,
     Send: 56,
     Stage: 144,
-    State: 24,
     SyncCall: 80,
     SyncColumn: 40,
     SyncPadded: 56,
     SyncPadding: 48,
     SyncReduced: 16,
-    SyncResult: 120,
+    SyncResult: 128,
     SyncSchema: 48,
     TableHeader: 8,
     TensorListEntry: 24,
@@ -2007,5 +2008,5 @@ SIZES = {  # bytes of each struct in the headers
     TransferAnswer: 32,
     TransferOptions: 112,
     TransferQuery: 32,
-    TransferResult: 136,
+    TransferResult: 152,
 }

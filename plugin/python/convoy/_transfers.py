@@ -140,7 +140,7 @@ class Transfer:
         return TransferResult(
             name_of(STATES, raw.state), name_of(PATHS, raw.path), raw.status, raw.attempt, raw.retries, raw.retry_after_ms,
             bool(raw.is_source_free), raw.slot_id, raw.payload_bytes, raw.moved_bytes, raw.address or 0, raw.slot_offset,
-            raw.slot_bytes, *[when / 1e9 if when else None for when in raw.times_ns])
+            raw.slot_bytes, *[when / 1e9 if when else None for when in raw.times_ns[:_abi.TIME_RETURNED + 1]])
 
     @property
     def request(self) -> str:

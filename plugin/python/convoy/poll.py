@@ -164,7 +164,8 @@ class PollCalls(Rounds):
         """Starts a round of up to eight lists (none: votes only). The result of the operation is a PollResult.
 
         votes: 32 bits, returned as AND and OR over the members. post_error: when the arguments are refused, tell the peers
-        this reason (not 0) at once instead of letting them run into their deadline. error_row: contribute "no row" with
+        this reason (not 0) at once instead of letting them run into their deadline; ``wait`` of the group then ends that round
+        (PeerFailed), as it must before the next. error_row: contribute "no row" with
         this reason; peers get PeerFailed. Raises InvalidArgument, Busy, Limit, Broken, PeerLost.
         """
         operation, start = self._prepared(lists, tag, votes, post_error, error_row)
