@@ -9,7 +9,7 @@
 #define ITEM_ENTRY 2u
 #define ITEM_REFERENCE 3u
 
-struct entry_fields {
+struct lease_fields {
     uint32_t index;
     struct lease_entry entry;
 };
@@ -21,19 +21,19 @@ static const struct convoy_bundle_field table_field_list[] = {
 };
 
 static const struct convoy_bundle_field entry_field_list[] = {
-    CONVOY_BUNDLE_FIELD(1, struct entry_fields, index),
-    CONVOY_BUNDLE_FIELD(2, struct entry_fields, entry.generation),
-    CONVOY_BUNDLE_FIELD(3, struct entry_fields, entry.state),
-    CONVOY_BUNDLE_FIELD(4, struct entry_fields, entry.end),
-    CONVOY_BUNDLE_FIELD(5, struct entry_fields, entry.asked),
-    CONVOY_BUNDLE_FIELD(6, struct entry_fields, entry.filled),
-    CONVOY_BUNDLE_FIELD(7, struct entry_fields, entry.taken_ns),
-    CONVOY_BUNDLE_FIELD(8, struct entry_fields, entry.deadline_ns),
-    CONVOY_BUNDLE_FIELD(9, struct entry_fields, entry.block.offset),
-    CONVOY_BUNDLE_FIELD(10, struct entry_fields, entry.block.bytes),
-    CONVOY_BUNDLE_FIELD(11, struct entry_fields, entry.attempt),
-    CONVOY_BUNDLE_FIELD(12, struct entry_fields, entry.request_length),
-    CONVOY_BUNDLE_FIELD(13, struct entry_fields, entry.request),
+    CONVOY_BUNDLE_FIELD(1, struct lease_fields, index),
+    CONVOY_BUNDLE_FIELD(2, struct lease_fields, entry.generation),
+    CONVOY_BUNDLE_FIELD(3, struct lease_fields, entry.state),
+    CONVOY_BUNDLE_FIELD(4, struct lease_fields, entry.end),
+    CONVOY_BUNDLE_FIELD(5, struct lease_fields, entry.asked),
+    CONVOY_BUNDLE_FIELD(6, struct lease_fields, entry.filled),
+    CONVOY_BUNDLE_FIELD(7, struct lease_fields, entry.taken_ns),
+    CONVOY_BUNDLE_FIELD(8, struct lease_fields, entry.deadline_ns),
+    CONVOY_BUNDLE_FIELD(9, struct lease_fields, entry.block.offset),
+    CONVOY_BUNDLE_FIELD(10, struct lease_fields, entry.block.bytes),
+    CONVOY_BUNDLE_FIELD(11, struct lease_fields, entry.attempt),
+    CONVOY_BUNDLE_FIELD(12, struct lease_fields, entry.request_length),
+    CONVOY_BUNDLE_FIELD(13, struct lease_fields, entry.request),
 };
 
 static const struct convoy_bundle_field reference_field_list[] = {
@@ -66,7 +66,7 @@ void convoy_leases_save(const struct convoy_leases *leases, struct convoy_bundle
     convoy_bundle_put_fields(writer, &table_shape, leases);
     for (uint32_t i = 0; i < leases->lease_count; i++) {
         const struct lease_entry *entry = &leases->entries[i];
-        struct entry_fields fields = {.index = i, .entry = {.generation = entry->generation}};
+        struct lease_fields fields = {.index = i, .entry = {.generation = entry->generation}};
         if (entry->state != CONVOY_LEASE_FREE) {
             fields.entry = *entry;
         }
@@ -98,7 +98,7 @@ static int32_t get(const struct convoy_bundle_item *item, const struct convoy_bu
 
 static int32_t restore_entry(struct convoy_leases *leases, const struct convoy_bundle_item *item, struct convoy_error *error)
 {
-    struct entry_fields fields = {.index = 0};
+    struct lease_fields fields = {.index = 0};
     int32_t status = get(item, &entry_shape, &fields, error);
     if (status != CONVOY_OK) {
         return status;
