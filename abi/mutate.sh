@@ -159,6 +159,7 @@ m_drafted_state_tag_reused() { edit plugin/move.c 's/CONVOY_BUNDLE_FIELD(4, stru
 m_message_field_renamed() { edit src/wire/control.h 's/"slot_offset", INTEGER/"slot_place", INTEGER/'; }
 m_message_field_optional() { edit src/wire/control_schema.c '0,/CONVOY_CONTROL_ALWAYS/s//CONVOY_CONTROL_NEVER/'; }
 m_state_tag_twice() { edit plugin/move.c 's/CONVOY_BUNDLE_FIELD(4, struct context_fields, refused)/CONVOY_BUNDLE_FIELD(3, struct context_fields, refused)/'; }
+m_state_tag_twice_in_short() { edit src/xfer/move_state.c 's/OPTION(9, transfer_max)/OPTION(8, transfer_max)/'; }
 m_unknown_state_counts_otherwise() { edit src/poll/positional.c 's/is_known ? state : CONVOY_STATE_BOOTSTRAPPING/is_known ? state : CONVOY_STATE_FAILED/'; }
 m_frozen_header_edited() { edit "$frozen/include/convoy/core.h" 's/uint32_t log_level;/uint32_t log_amount;/'; }
 m_frozen_layout_edited() { edit "$frozen/layout.txt" 's/^struct convoy_core_table 120/struct convoy_core_table 112/' && new_sums; }

@@ -22,7 +22,7 @@ print_tags() {
     {
         grep -rhoE '^#define CONVOY_STATE_[A-Z_]+ [0-9]+u' "$top"/plugin "$top"/src/{round,xfer,net,poll,sync,pool} |
             sed -E 's/^#define CONVOY_STATE_([A-Z_]+) ([0-9]+)u/item\t\2\t\1/'
-        find "$top/plugin" "$top/src" -name '*.c' -exec cat {} + | tr '\n' ' ' |
+        find "$top/plugin" "$top/src" -name '*.c' -exec awk -f "$top/abi/short_fields.awk" {} + | tr '\n' ' ' |
             grep -oE 'CONVOY_BUNDLE_FIELD(_FLAGS)?\( *[0-9]+, *[^(),]+, *[^(),]+[,)]' |
             sed -E 's/^[A-Z_]+\( *([0-9]+), *([^,]+), *([^,)]+)[,)]$/\2\t\1\t\3/'
     } | sort -t "$(printf '\t')" -k 1,1 -k 2,2n

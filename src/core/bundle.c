@@ -238,6 +238,15 @@ static const struct convoy_bundle_field *find_field(const struct convoy_bundle_s
     return NULL;
 }
 
+static bool are_bools(const uint8_t *data, size_t bytes)
+{
+    bool are = true;
+    for (size_t i = 0; i < bytes; i++) {
+        are = are && data[i] <= 1;
+    }
+    return are;
+}
+
 static int32_t take_field(const struct convoy_bundle_item *item, const struct convoy_bundle_shape *shape, void *to,
                           struct convoy_error *error)
 {
@@ -249,6 +258,9 @@ static int32_t take_field(const struct convoy_bundle_item *item, const struct co
     if (!is_zero(item->data + known, item->bytes - known)) {
         return convoy_error_set(error, CONVOY_TOO_NEW, "%s of %s has %zu bytes, this build knows %u", field->name,
                                 shape->name, item->bytes, field->bytes);
+    }
+    if (field->is_bool && !are_bools(item->data, known)) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "%s of %s is neither true nor false", field->name, shape->name);
     }
     memcpy((uint8_t *)to + field->offset, item->data, known);
     return CONVOY_OK;

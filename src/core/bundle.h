@@ -31,6 +31,7 @@ struct convoy_bundle_field {
     uint16_t flags;   /* CONVOY_BUNDLE_CRITICAL */
     uint32_t offset;
     uint32_t bytes;
+    bool is_bool; /* also an array of them: what is read is 0 or 1, another byte is MALFORMED */
 };
 
 #define CONVOY_BUNDLE_FIELD_FLAGS(number, type, member, how)                                                           \
@@ -38,7 +39,8 @@ struct convoy_bundle_field {
      .tag = (number),                                                                                                  \
      .flags = (how),                                                                                                   \
      .offset = (uint32_t)offsetof(type, member),                                                                       \
-     .bytes = (uint32_t)sizeof(((type *)NULL)->member)}
+     .bytes = (uint32_t)sizeof(((type *)NULL)->member),                                                                \
+     .is_bool = _Generic(((type *)NULL)->member, bool: true, bool *: true, default: false)}
 #define CONVOY_BUNDLE_FIELD(number, type, member) CONVOY_BUNDLE_FIELD_FLAGS(number, type, member, 0u)
 
 /* The fields of one kind of item. */

@@ -194,6 +194,9 @@ void convoy_far_landed(struct convoy_xfer *engine, uint64_t owner, uint64_t numb
         (void)convoy_far_raw_landed(engine, number);
         return;
     }
+    if (entry->is_queued || entry->is_copying) { /* known since before a move, which kept the comparison that waits */
+        return;
+    }
     int32_t status = entry->note_bytes != 0 ? read_note(entry, &entry->error) : CONVOY_OK;
     if (status != CONVOY_OK) {
         fail(engine, entry, status);

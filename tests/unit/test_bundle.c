@@ -32,6 +32,32 @@ static const struct convoy_bundle_shape thing_shape = {.name = "thing", .fields 
 /* What an older build knows of it. */
 static const struct convoy_bundle_shape first_two = {.name = "thing", .fields = thing_fields, .count = 2};
 
+/* What is a number to the writer and a truth value to the reader. */
+struct answer {
+    bool is_so;
+    bool all[2];
+    _Atomic bool is_shared;
+};
+
+struct numbers {
+    uint8_t one;
+    uint8_t two[2];
+    uint8_t shared;
+};
+
+static const struct convoy_bundle_field answer_fields[] = {
+    CONVOY_BUNDLE_FIELD(1, struct answer, is_so),
+    CONVOY_BUNDLE_FIELD(2, struct answer, all),
+    CONVOY_BUNDLE_FIELD(3, struct answer, is_shared),
+};
+static const struct convoy_bundle_shape answer_shape = {.name = "answer", .fields = answer_fields, .count = 3};
+static const struct convoy_bundle_field number_fields[] = {
+    CONVOY_BUNDLE_FIELD(1, struct numbers, one),
+    CONVOY_BUNDLE_FIELD(2, struct numbers, two),
+    CONVOY_BUNDLE_FIELD(3, struct numbers, shared),
+};
+static const struct convoy_bundle_shape number_shape = {.name = "answer", .fields = number_fields, .count = 3};
+
 static const struct thing full = {.wide = UINT64_C(0x1122334455667788), .narrow = 7, .flag = 1, .name = "convoy"};
 
 static void write_thing(struct convoy_bundle_writer *writer, const struct thing *thing)
@@ -265,6 +291,35 @@ static void test_bundle_format_that_nobody_writes_any_more_is_unsupported(void *
     assert_string_equal(error.text, "the importer reads exported states up to format 2, this build writes them from format 3 on");
 }
 
+static int32_t read_answer(const struct numbers *numbers, struct answer *answer_out, struct convoy_error *error)
+{
+    struct convoy_bundle_writer writer = {0};
+    struct convoy_bundle_reader reader;
+    struct convoy_bundle_item item;
+    convoy_bundle_begin(&writer);
+    convoy_bundle_put_fields(&writer, &number_shape, numbers);
+    assert_int_equal(convoy_bundle_end(&writer, error), CONVOY_OK);
+    assert_int_equal(convoy_bundle_read(writer.data, writer.used, &reader, error), CONVOY_OK);
+    assert_true(convoy_bundle_next(&reader, &item));
+    int32_t status = convoy_bundle_get_fields(&item, &answer_shape, answer_out, error);
+    convoy_bundle_free(&writer);
+    return status;
+}
+
+static void test_bundle_truth_value_that_is_neither_is_malformed(void **state)
+{
+    (void)state;
+    static const struct numbers wrong[] = {{.one = 2}, {.two = {0, 65}}, {.shared = 255}};
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    struct answer answer = {.is_so = false};
+    assert_int_equal(read_answer(&(struct numbers){1, {0, 1}, 1}, &answer, &error), CONVOY_OK);
+    assert_true(answer.is_so && !answer.all[0] && answer.all[1] && answer.is_shared);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(read_answer(&wrong[i], &answer, &error), CONVOY_MALFORMED);
+        assert_non_null(strstr(error.text, "neither true nor false"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_bundle_field_of_another_length_is_filled_up_or_refused),
         cmocka_unit_test(test_bundle_of_damaged_bytes_is_malformed),
         cmocka_unit_test(test_bundle_reader_stays_inside),
+        cmocka_unit_test(test_bundle_truth_value_that_is_neither_is_malformed),
         cmocka_unit_test(test_bundle_of_another_process_is_refused),
         cmocka_unit_test(test_bundle_grows_over_many_items),
         cmocka_unit_test(test_bundle_format_that_nobody_writes_any_more_is_unsupported),

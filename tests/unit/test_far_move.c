@@ -397,6 +397,41 @@ static void test_far_move_payload_in_the_middle_of_its_chunks_is_loaded_once(voi
     }
 }
 
+/* Its threads are stopped: this one takes the bytes, and leaves the comparison of the checksum to the copier. */
+static void take_until_queued(const struct convoy_xfer_entry *entry)
+{
+    uint64_t end_ns = soon();
+    convoy_xfer_lock(receiver);
+    while (!entry->is_queued && convoy_now_ns() < end_ns) {
+        convoy_far_pump(receiver);
+    }
+    convoy_xfer_unlock(receiver);
+    assert_true(entry->is_queued);
+}
+
+static void test_far_move_payload_whose_checksum_waits_is_compared_once(void **state)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    (void)state;
+    convoy_transfer loaded = begin_accept("queued");
+    await_still(receiver);
+    stop(receiver);
+    convoy_transfer sent = begin_send("queued", 0, SMALL_BYTES);
+    take_until_queued(convoy_xfer_entry_find(receiver, loaded, NULL));
+    check(convoy_far_freeze(receiver, &error), &error);
+    replace(receiver);
+    convoy_xfer_lock(receiver);
+    convoy_far_pump(receiver);
+    convoy_xfer_unlock(receiver);
+    const struct convoy_xfer_entry *entry = convoy_xfer_entry_find(receiver, loaded, NULL);
+    assert_int_equal(receiver->job_first, entry->index);
+    assert_int_equal(entry->next_job, CONVOY_XFER_NOBODY);
+    start(receiver);
+    finish_load(loaded, 0, SMALL_BYTES);
+    finish_send(sent);
+    check_empty();
+}
+
 static convoy_transfer begin_stage(const char *request, uint64_t bytes)
 {
     struct convoy_error error = CONVOY_ERROR_INIT;
@@ -602,6 +637,7 @@ int main(void)
         CASE(twice_before_the_peer_has_looked_ends_at_the_last_bulk),
         CASE(payload_that_is_offered_is_loaded_once),
         CASE(payload_in_the_middle_of_its_chunks_is_loaded_once),
+        CASE(payload_whose_checksum_waits_is_compared_once),
         CASE(load_by_descriptor_goes_on),
         CASE(orders_to_addresses_are_carried_out_while_the_peer_moves),
         CASE(twenty_times_during_five_hundred_transfers_loses_and_repeats_none),
