@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losing a leader, and losing a host. A host without a leader has settings.succession_ms to bring a new one; a host of
- * one member has nobody to bring. */
+ * one member has nobody to bring, but may have moved to another build while this member stood still: that news and the end
+ * of the old link come in any order. */
 #include "round/remote_internal.h"
 
 #define PEERS_RETRY_NS (100 * CONVOY_NS_PER_MS)
+#define PEERS_ALONE_NS (100 * CONVOY_NS_PER_MS) /* many times what a new link takes to say who it is */
 
 uint32_t convoy_remote_leader(const struct convoy_engine *engine)
 {
@@ -105,7 +107,7 @@ static void peers_watch_hosts(struct convoy_remote *remote, uint64_t now_ns)
             continue;
         }
         uint64_t down_for = convoy_deadline_left(from->down_ns, now_ns); /* the news may be younger than `now` */
-        if (from->member_count <= 1 || down_for > patience) {
+        if (down_for > (from->member_count <= 1 && patience > PEERS_ALONE_NS ? PEERS_ALONE_NS : patience)) {
             convoy_remote_lose_host(remote, host);
         } else if (now_ns >= from->retry_ns) {
             from->retry_ns = now_ns + PEERS_RETRY_NS;

@@ -36,6 +36,7 @@
 /* Stands in front of the C library's, for the plugin too. */
 static _Atomic unsigned atexit_count;
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which do so themselves */
 extern int __cxa_atexit(void (*run)(void *), void *argument, void *dso) /* NOLINT(bugprone-reserved-identifier) */
     __attribute__((visibility("default")));
 
@@ -48,6 +49,7 @@ int __cxa_atexit(void (*run)(void *), void *argument, void *dso) /* NOLINT(bugpr
     atomic_fetch_add(&atexit_count, 1);
     return real(run, argument, dso);
 }
+#endif
 
 static void in_a_process(rank_fn run)
 {

@@ -380,7 +380,9 @@ void fake_hosts_pass_time(struct fake_hosts *hosts)
             remote->paths[member].again_ns = 0;
         }
         for (uint32_t host = 0; host < remote->host_count; host++) {
-            remote->hosts[host].retry_ns = 0;
+            struct convoy_remote_host *one = &remote->hosts[host];
+            one->retry_ns = 0;
+            one->down_ns = one->down_ns != 0 && one->member_count <= 1 ? 1 : one->down_ns; /* long enough for nobody to come */
         }
     }
 }

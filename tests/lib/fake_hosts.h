@@ -68,7 +68,7 @@ uint32_t fake_hosts_link(const struct fake_hosts *hosts, uint32_t index);
 /* The member is dead: nothing may be asked of it any more. */
 void fake_hosts_kill(struct fake_hosts *hosts, uint32_t index);
 
-/* What is sent again after a while is due now. */
+/* What is sent again after a while is due now, and a host of one member whose link is down is waited for no longer. */
 void fake_hosts_pass_time(struct fake_hosts *hosts);
 
 /* Looks by turns until no message is under way. */

@@ -5,14 +5,25 @@
 #include "tests/lib/expect.h"
 #include "tests/lib/moving.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #define POOL_BYTES (UINT64_C(16) << 20)
 
+static char paths[2][1024];
+static pthread_once_t paths_once = PTHREAD_ONCE_INIT;
+
+static void find_paths(void)
+{
+    (void)snprintf(paths[0], sizeof paths[0], "%s", plugin_path());
+    (void)snprintf(paths[1], sizeof paths[1], "%s", moving_second_path());
+}
+
 const char *swap_host_build(uint32_t build)
 {
-    return build == 0 ? plugin_path() : moving_second_path();
+    (void)pthread_once(&paths_once, find_paths);
+    return paths[build != 0];
 }
 
 /* -- life ---------------------------------------------------------------------------------------------------------- */

@@ -132,7 +132,7 @@ static void test_degrade_wait_that_timed_out_can_be_given_up(void **state)
     struct fake_member *member = &hosts->members[0];
     fake_hosts_kill(hosts, 2);
     fake_hosts_start(hosts, 0, 1);
-    EXPECT_STATUS(convoy_engine_wait(member->engine, member->operation, 20 * CONVOY_NS_PER_MS, &member->summary, NULL),
+    EXPECT_STATUS(convoy_engine_wait(member->engine, member->operation, 300 * CONVOY_NS_PER_MS, &member->summary, NULL),
                   CONVOY_TIMED_OUT, NULL);
     EXPECT_STATUS(fake_hosts_abandon(hosts, 0), CONVOY_CLOSED, NULL);
     EXPECT(!convoy_engine_holds(member->engine, member->operation));

@@ -308,6 +308,7 @@ static void test_remote_move_death_on_the_way(void **state)
         int32_t status = CONVOY_IN_PROGRESS;
         for (uint32_t turn = 0; status == CONVOY_IN_PROGRESS; turn++) {
             EXPECT(turn < TURNS_MAX);
+            fake_hosts_pass_time(hosts);
             fake_hosts_look(hosts, 2);
             fake_hosts_look(hosts, 0);
             status = fake_hosts_test(hosts, 0);

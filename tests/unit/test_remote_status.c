@@ -164,6 +164,7 @@ static int32_t end_of_first(struct fake_hosts *hosts)
         for (uint32_t i = hosts->count; i-- > 0;) {
             status = fake_hosts_test(hosts, i);
         }
+        fake_hosts_pass_time(hosts);
     }
     return status;
 }
