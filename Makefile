@@ -412,13 +412,13 @@ aarch64-objects: $(LIB_OBJECTS) $(OBJ)/plugin/stdin.o $(LOAD_OBJECTS) $(CLI_OBJE
 
 # Under AddressSanitizer all unit tests, one host by shared memory and by UCX, the ABI, and the integration tests but those
 # that measure; under ThreadSanitizer what threads share.
-TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order handle link link_peers runtime stats swap_threads tables_pair bulk_threads
+TSAN_UNIT_TESTS := bootstrap bootstrap_callback bootstrap_leave call_log device device_host device_order group_move handle link link_peers remote_move_ucx runtime stats swap_threads tables_pair bulk_threads
 SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINARIES)) $(ABI_BINARIES) \
              $(filter-out %/test_counts %/test_transfer_counts %/test_reports_cost,$(INTEGRATION_BINARIES))
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
              $(call binaries,abi,threads) \
-             $(call binaries,integration,transfer transfer_calls transfer_edges transfer_device $(addprefix reports_transfer_,device slots threads))
+             $(call binaries,integration,transfer transfer_calls transfer_edges transfer_device transfer_move_device $(addprefix reports_transfer_,device slots threads))
 endif
 
 .PHONY: test-sanitized asan tsan

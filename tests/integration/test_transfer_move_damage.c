@@ -11,7 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define FLIPS 6000u
+#define FLIPS 3000u
 #define HEAD 32u
 
 static void seal(uint8_t *bytes, uint64_t length)

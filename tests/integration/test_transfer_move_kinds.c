@@ -187,7 +187,7 @@ static void test_move_with_generations_of_the_pool_keeps_each_until_it_is_given_
     const struct convoy_transfer_options options = {.struct_size = sizeof options,
                                                     .pool_bytes = 4u << 20,
                                                     .pool_block_bytes = 4096,
-                                                    .prealloc_count = 4, /* one more than there are loads: between hosts each load takes one */
+                                                    .prealloc_count = 4, /* between hosts each of the 3 loads takes one */
                                                     .prealloc_bytes = 70000};
     struct two *two = two_open_with(&options);
     struct engine *sender = two->sender;
