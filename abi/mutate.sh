@@ -36,7 +36,7 @@ make_base() {
 # Times are kept, so that make in a copy rebuilds what a mutation touched and nothing else.
 fresh_copy() {
     rm -rf "$scratch/tree"
-    cp -a "$base" "$scratch/tree"
+    cp -a "$origin" "$scratch/tree"
     cd "$scratch/tree"
     generator=$own_generator
     frozen=$(echo abi/v[0-9]*)
@@ -99,7 +99,7 @@ edit() { # $1: file, $2...: sed arguments; a mutation that changes nothing is a 
 core=include/convoy/core.h poll=include/convoy/poll.h base=include/convoy/base.h sync=include/convoy/sync.h
 
 m_fields_reordered() { edit $core -e '/^struct convoy_group_info/,/^};/{/uint32_t own_index;/d; s/\( *\)uint32_t host_count;/&\n\1uint32_t own_index;/}'; }
-m_field_inserted() { edit $core '/^struct convoy_group_info/,/^};/s/\( *\)uint32_t state;/&\n\1uint64_t inserted;/'; }
+m_field_inserted() { edit $core '/^struct convoy_group_info/,/^};/s/\( *\)uint32_t state;/&\n\1uint32_t inserted;\n\1uint32_t inserted_too;/'; }
 m_field_appended() { edit $base '/^struct convoy_error {/,/^};/s/\( *\)char text\[.*$/&\n\1uint64_t appended;/'; }
 m_field_removed() { edit $sync '/^struct convoy_sync_call/,/^};/{/uint64_t mask_version;/d}'; }
 m_field_retyped() { edit $base '/^struct convoy_member_report/,/^};/s/int32_t  *rank;/uint32_t rank;/'; }
@@ -155,10 +155,10 @@ m_drafted_status_renumbered() { m_status_renumbered && redraft; }
 m_drafted_fallback_changed() { m_fallback_changed && redraft; }
 m_drafted_state_order_changed() { m_state_order_changed && redraft; }
 m_drafted_message_field_renamed() { m_message_field_renamed && redraft; }
-m_drafted_state_tag_reused() { edit plugin/move.c 's/CONVOY_BUNDLE_FIELD(4, struct context_fields, refused)/CONVOY_BUNDLE_FIELD(4, struct context_fields, salts)/' && redraft; }
+m_drafted_state_tag_reused() { edit plugin/move_state.c 's/CONVOY_BUNDLE_FIELD(4, struct context_fields, refused)/CONVOY_BUNDLE_FIELD(4, struct context_fields, salts)/' && redraft; }
 m_message_field_renamed() { edit src/wire/control.h 's/"slot_offset", INTEGER/"slot_place", INTEGER/'; }
 m_message_field_optional() { edit src/wire/control_schema.c '0,/CONVOY_CONTROL_ALWAYS/s//CONVOY_CONTROL_NEVER/'; }
-m_state_tag_twice() { edit plugin/move.c 's/CONVOY_BUNDLE_FIELD(4, struct context_fields, refused)/CONVOY_BUNDLE_FIELD(3, struct context_fields, refused)/'; }
+m_state_tag_twice() { edit plugin/move_state.c 's/CONVOY_BUNDLE_FIELD(4, struct context_fields, refused)/CONVOY_BUNDLE_FIELD(3, struct context_fields, refused)/'; }
 m_state_tag_twice_in_short() { edit src/xfer/move_state.c 's/OPTION(9, transfer_max)/OPTION(8, transfer_max)/'; }
 m_unknown_state_counts_otherwise() { edit src/poll/positional.c 's/is_known ? state : CONVOY_STATE_BOOTSTRAPPING/is_known ? state : CONVOY_STATE_FAILED/'; }
 m_frozen_header_edited() { edit "$frozen/include/convoy/core.h" 's/uint32_t log_level;/uint32_t log_amount;/'; }
@@ -188,8 +188,8 @@ cp "$scratch/all-objects" "$scratch/objects"
 map=plugin/convoy.map
 
 mkdir "$scratch/memo"
-base=$scratch/base
-make_base "$base" >"$scratch/words" 2>&1 || {
+origin=$scratch/origin
+make_base "$origin" >"$scratch/words" 2>&1 || {
     printf 'the tree cannot be frozen:\n%s\n' "$(cat "$scratch/words")"
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
