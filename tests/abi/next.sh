@@ -3,13 +3,15 @@
 # Makes a fabricated next release, 1.9.0, from a copy of this tree: what a later minor may add, added everywhere at once. A slot
 # at the end of each table, fields at the ends of structs, flags, a status, a family, minors one higher, one wire version
 # more, an item in the hello, a field in a message, items in the exported state that may be dropped.
-# Usage: tests/abi/next.sh OUT [apart|middle|overrun] (built in OUT/build; apart: its wire range does not meet this tree's.
-# middle, overrun: broken on purpose, a field in the middle of a struct; an OUT struct written beyond its size)
+# Usage: tests/abi/next.sh OUT [KIND BASE] (built in OUT/build). KIND makes another one from a BASE that this has made:
+#   apart    its wire range does not meet this tree's
+#   middle, overrun, lenient, critical   broken on purpose: a field in the middle of a struct; OUT structs written beyond
+#            their size; what a longer IN struct has is ignored; an item of the exported state that nobody knows is critical
 set -eu
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/../.." && pwd)
-usage="usage: tests/abi/next.sh OUT [apart|middle|overrun]"
-out=${1:?$usage} kind=${2:-plain}
+usage="usage: tests/abi/next.sh OUT [apart|middle|overrun|lenient|critical BASE]"
+out=${1:?$usage} kind=${2:-plain} base=${3:-}
 parts=$top/tests/abi/next
 
 die() { echo "next: $*" >&2; exit 1; }
@@ -55,7 +57,7 @@ wrap() {
         [ -z "$6" ] || printf '    status = convoy_trial_take(CONVOY_TRIAL_%s, CONVOY_TRIAL_OF(%s), error);\n' "$6" "$7"
         printf '    status = status == CONVOY_OK ? %s(%s) : status;\n' "$function" "$5"
         [ -z "$8" ] || printf '    if (status == CONVOY_OK && %s != NULL && %s) {\n        %s->trial = CONVOY_TRIAL_SEEN;\n    }\n' \
-            "$8" "$(reaches "$8")" "$8"
+            "$8" "$8->struct_size >= sizeof *$8" "$8"
         printf '    return status;\n}\n\n'
     } >"$file.wrapper"
     awk -v wrapper="$file.wrapper" '
@@ -66,8 +68,30 @@ wrap() {
     edit "$file" "s/^    \.$slot = $function,/    .$slot = trial_$slot,/"
 }
 
-# Whether a caller's struct reaches to its new field; the broken kind does not ask.
-reaches() { if [ "$kind" = overrun ]; then echo 1; else echo "$1->struct_size >= sizeof *$1"; fi; }
+build() {
+    make -j2 DEPS=no build/libconvoy.so.1 build/libconvoy_loader.a build/convoy >build.log 2>&1 ||
+        die "does not build: $(grep -m 5 'error\|Error' build.log)"
+    echo "next: built $out/build/libconvoy.so.1"
+}
+
+# -- another kind of one that is there --
+
+if [ "$kind" != plain ]; then
+    [ -r "$base/build/libconvoy.so.1" ] || die "$base/build/libconvoy.so.1 is not there: make a plain one first"
+    rm -rf "$out"
+    cp -a "$base" "$out"
+    cd "$out"
+    case $kind in
+    apart) edit src/core/version.h "s/^#define CONVOY_WIRE_MIN .*/#define CONVOY_WIRE_MIN $(sed -n 's/^#define CONVOY_WIRE_MAX //p' src/core/version.h)/" ;;
+    middle) edit include/convoy/core.h '/^struct convoy_group_info {/,/^};/s/^    uint64_t epoch;$/    uint64_t trial_middle;\n&/' ;;
+    overrun) for family in core sync; do edit plugin/table_$family.c 's/ && out->struct_size >= sizeof \*out//'; done ;;
+    lenient) edit plugin/sized.c 's/ && unknown < bytes)/ \&\& unknown > bytes)/' ;;
+    critical) edit plugin/move.c 's/^    convoy_bundle_put_u64(writer, 900, 1900);/    convoy_bundle_put(writer, 900, CONVOY_BUNDLE_CRITICAL, "critical", 8);/' ;;
+    *) die "$usage" ;;
+    esac
+    build
+    exit 0
+fi
 
 # -- the copy: times are kept, so that make compiles again what an edit touched and nothing else --
 
@@ -176,7 +200,6 @@ grep -q 'CONVOY_TRIAL_HINT' plugin/group_options.c || die "the hint is not count
 
 wire=$(sed -n 's/^#define CONVOY_WIRE_MAX //p' src/core/version.h)
 edit src/core/version.h "s/^#define CONVOY_WIRE_MAX .*/#define CONVOY_WIRE_MAX $((wire + 1))/"
-[ "$kind" != apart ] || edit src/core/version.h "s/^#define CONVOY_WIRE_MIN .*/#define CONVOY_WIRE_MIN $((wire + 1))/"
 edit src/net/hello.c 's/^    size_t length = (size_t)(at - bytes_out);$/    at = item_begin(at, 40, 8);\n    convoy_bytes_put_u64(at, 1900);\n    at += 8;\n&/'
 edit src/wire/control.h 's/^\( *\)FIELD(exact_bytes, .*$/&\n\1FIELD(trial, "convoy_trial", INTEGER, CONVOY_CONTROL_INTEGER_MAX, "no meaning") \\/'
 edit src/wire/control_schema.c 's/CHANGED(exact_bytes), /&CHANGED(trial), /'
@@ -191,9 +214,4 @@ edit plugin/move.c -e 's/^    uint64_t refused;$/&\n    uint64_t trial;/' \
 [ "$(grep -c '1900\|trial' plugin/move.c)" -eq 4 ] || die "plugin/move.c: only some edits took hold"
 edit plugin/group_state.c '/^int32_t convoy_group_save(/,/^}/s/^    save_options(group, writer);$/&\n    convoy_bundle_put_u64(writer, 901, 1900);/'
 
-# What the policy forbids, to see that the matrix notices.
-[ "$kind" != middle ] || edit $public/core.h '/^struct convoy_group_info {/,/^};/s/^    uint64_t epoch;$/    uint64_t trial_middle;\n&/'
-
-make -j2 DEPS=no build/libconvoy.so.1 build/libconvoy_loader.a build/convoy >build.log 2>&1 ||
-    die "does not build: $(grep -m 5 'error\|Error' build.log)"
-echo "next: built $out/build/libconvoy.so.1"
+build
