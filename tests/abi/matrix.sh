@@ -26,12 +26,15 @@ digest() {
     find Makefile include plugin src tests/abi/next tests/abi/next.sh -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
-make_next() { # leaves $place/next, and $place/apart beside it
-    local now
+make_next() { # and from it level, which differs in no wire version, and apart, which has none in common
+    local now kind
     now=$(digest)
     [ "$(cat "$place/made-from" 2>/dev/null)" != "$now" ] || return 0
     rm -f "$place/made-from"
-    tests/abi/next.sh "$place/next" && tests/abi/next.sh "$place/apart" apart "$place/next" || die "no next release"
+    tests/abi/next.sh "$place/next" || die "no next release"
+    for kind in level apart; do
+        tests/abi/next.sh "$place/$kind" "$kind" "$place/next" || die "no next release that is $kind"
+    done
     echo "$now" >"$place/made-from"
 }
 
@@ -214,6 +217,17 @@ swap_cell() { # HOST FROM TO: there and back
     result "swap_$1_$2_$3"
 }
 
+# A group of a wire version that the older build lacks cannot go there: it says so, and goes on where it is.
+swap_refused_cell() { # HOST FROM TO
+    why=""
+    host "$1" "$runs/swap" "$(plugin "$2")" swap "$(plugin "$3")" "$(port)"
+    grep '^same' "$runs/reference-swap" | grep -v '^same swap = ' >"$runs/reference-refused"
+    agree "$runs/swap" "$runs/reference-refused"
+    grep -q "^seen swap_refused = -504 .*wire version $(wire_max "$2")" "$runs/swap" ||
+        why+="not refused for its wire version: $(grep -m 1 'swap' "$runs/swap")"
+    result "swap_refused_$1_$2_$3"
+}
+
 # -- all of it ------------------------------------------------------------------------------------------------------
 
 show() { # $1: words of the failure or "ok", in a table
@@ -257,7 +271,13 @@ cells_of_pair() { # two different releases
     run transfer_cell "$1" "$2" near
     run transfer_cell "$1" "$2" far
     local by
-    for by in "${releases[@]}"; do run swap_cell "$by" "$1" "$2"; done
+    for by in "${releases[@]}"; do
+        if [ "$(wire_max "$1")" -le "$(wire_max "$2")" ]; then
+            run swap_cell "$by" "$1" "$2"
+        else
+            run swap_refused_cell "$by" "$1" "$2"
+        fi
+    done
 }
 
 # A next release that is broken must fail its cells, each for its reason.
@@ -270,7 +290,8 @@ self_test() {
     pair_cell head head >/dev/null
     pair_cell head overrun | grep -q 'beyond the struct_size' && echo "[       OK ] overrun_is_noticed" || broken=1
     pair_cell head lenient | grep -q 'not as in the first cell: < same tail' && echo "[       OK ] lenience_is_noticed" || broken=1
-    swap_cell head head critical | grep -q 'FAIL swap: -504' && echo "[       OK ] critical_item_is_noticed" || broken=1
+    swap_cell head head level >/dev/null
+    swap_cell head head critical | grep -q 'not as in the first cell' && grep -q '^seen swap_refused = -504 ' "$runs/swap" && echo "[       OK ] critical_item_is_noticed" || broken=1
     [ "$broken" -eq 0 ] || echo "[  FAILED  ] self_test"
     exit "$broken"
 }
@@ -284,10 +305,10 @@ while read -r folder; do
 done < <(find abi -mindepth 1 -maxdepth 1 -type d -name 'v[0-9]*.[0-9]*' | sort -V)
 [ -r build/libconvoy.so.1 ] && [ -r build/libconvoy_loader.a ] && [ -x build/convoy ] || die "build first: make"
 make_next
-tree[head]=$top tree[next]=$place/next tree[apart]=$place/apart
+tree[head]=$top tree[next]=$place/next tree[level]=$place/level tree[apart]=$place/apart
 releases+=(head next)
 for name in "${releases[@]}"; do make_host "$name"; done
-cp "$place/host-next" "$place/host-apart"
+for name in level apart; do cp "$place/host-next" "$place/host-$name"; done
 [ "${1:-}" != self ] || self_test
 
 # The reference of each kind is head alone.
@@ -295,6 +316,7 @@ pair_cell head head >/dev/null
 group_cell head head >/dev/null
 group_cell head head head >/dev/null
 transfer_cell head head near >/dev/null
+swap_cell head head level >/dev/null
 cell=()
 failures=0
 for row in "${releases[@]}"; do
@@ -303,6 +325,7 @@ done
 for row in "${releases[@]}"; do
     for column in "${releases[@]}"; do [ "$row" = "$column" ] || cells_of_pair "$row" "$column"; done
 done
+for by in head next; do run swap_cell "$by" level head; done
 run apart_cell head apart
 run apart_cell apart head
 table >build/release-matrix.txt

@@ -4,13 +4,14 @@
 # at the end of each table, fields at the ends of structs, flags, a status, a family, minors one higher, one wire version
 # more, an item in the hello, a field in a message, items in the exported state that may be dropped.
 # Usage: tests/abi/next.sh OUT [KIND BASE] (built in OUT/build). KIND makes another one from a BASE that this has made:
+#   level    its wire range is this tree's
 #   apart    its wire range does not meet this tree's
 #   middle, overrun, lenient, critical   broken on purpose: a field in the middle of a struct; OUT structs written beyond
 #            their size; what a longer IN struct has is ignored; an item of the exported state that nobody knows is critical
 set -eu
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/../.." && pwd)
-usage="usage: tests/abi/next.sh OUT [apart|middle|overrun|lenient|critical BASE]"
+usage="usage: tests/abi/next.sh OUT [level|apart|middle|overrun|lenient|critical BASE]"
 out=${1:?$usage} kind=${2:-plain} base=${3:-}
 parts=$top/tests/abi/next
 
@@ -81,8 +82,10 @@ if [ "$kind" != plain ]; then
     rm -rf "$out"
     cp -a "$base" "$out"
     cd "$out"
+    wire=$(sed -n 's/^#define CONVOY_WIRE_MAX //p' src/core/version.h)
     case $kind in
-    apart) edit src/core/version.h "s/^#define CONVOY_WIRE_MIN .*/#define CONVOY_WIRE_MIN $(sed -n 's/^#define CONVOY_WIRE_MAX //p' src/core/version.h)/" ;;
+    level) edit src/core/version.h "s/^#define CONVOY_WIRE_MAX .*/#define CONVOY_WIRE_MAX $((wire - 1))/" ;;
+    apart) edit src/core/version.h "s/^#define CONVOY_WIRE_MIN .*/#define CONVOY_WIRE_MIN $wire/" ;;
     middle) edit include/convoy/core.h '/^struct convoy_group_info {/,/^};/s/^    uint64_t epoch;$/    uint64_t trial_middle;\n&/' ;;
     overrun) for family in core sync; do edit plugin/table_$family.c 's/ && out->struct_size >= sizeof \*out//'; done ;;
     lenient) edit plugin/sized.c 's/ && unknown < bytes)/ \&\& unknown > bytes)/' ;;
