@@ -85,6 +85,7 @@ host() {
 }
 
 result() { # NAME: in $why what is wrong, or nothing
+    last=$1
     if [ -z "$why" ]; then
         echo "[       OK ] $1"
         cell[$1]=ok
@@ -191,15 +192,28 @@ apart_cell() { # FIRST SECOND
     result "group_refused_$1_$2"
 }
 
-transfer_cell() { # RELEASE RELEASE near|far
-    local side folder=$runs/meet locality=2
-    [ "$3" = near ] || locality=3
-    why=""
+sides() { # RELEASE RELEASE near|far: leaves $runs/side-a and -b
+    local folder=$runs/meet
     rm -rf "$folder"
     mkdir "$folder"
     host "$1" "$runs/side-a" "$(plugin "$1")" engine a "$folder" "$3" &
     host "$2" "$runs/side-b" "$(plugin "$2")" engine b "$folder" "$3" &
     wait
+}
+
+transfer_apart_cell() { # RELEASE RELEASE: whoever connects first is told; the other one may be gone when the second does
+    why=""
+    sides "$1" "$2" near
+    grep -q '^FAIL peer_connect: -404 connect to .*: wire versions .* none is common' "$runs/side-a" "$runs/side-b" ||
+        why="$(grep -hm 1 '^FAIL\|^same' "$runs/side-a" "$runs/side-b" | tr '\n' ' ')"
+    result "transfer_refused_$1_$2"
+}
+
+transfer_cell() { # RELEASE RELEASE near|far
+    local side locality=2
+    [ "$3" = near ] || locality=3
+    why=""
+    sides "$@"
     for side in a b; do
         agree "$runs/side-$side" "$runs/reference-transfer"
         seen "$runs/side-$side" locality "$locality"
@@ -262,8 +276,6 @@ run() { # KIND_cell and its words
     "$@"
     order+=("$last")
 }
-eval "$(declare -f result | sed '1s/result/result_of/')"
-result() { last=$1; result_of "$1"; }
 
 cells_of_pair() { # two different releases
     run group_cell "$1" "$2"
@@ -303,7 +315,9 @@ while read -r folder; do
     tree[$name]=$place/$name
     releases+=("$name")
 done < <(find abi -mindepth 1 -maxdepth 1 -type d -name 'v[0-9]*.[0-9]*' | sort -V)
-[ -r build/libconvoy.so.1 ] && [ -r build/libconvoy_loader.a ] && [ -x build/convoy ] || die "build first: make"
+for name in build/libconvoy.so.1 build/libconvoy_loader.a build/convoy; do
+    [ -r "$name" ] || die "$name is not there: make first"
+done
 make_next
 tree[head]=$top tree[next]=$place/next tree[level]=$place/level tree[apart]=$place/apart
 releases+=(head next)
@@ -328,6 +342,7 @@ done
 for by in head next; do run swap_cell "$by" level head; done
 run apart_cell head apart
 run apart_cell apart head
+run transfer_apart_cell head apart
 table >build/release-matrix.txt
 cat build/release-matrix.txt
 [ "$failures" -eq 0 ]
