@@ -356,7 +356,7 @@ HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIE
 # beside the tests, which mostly wait: the builds of other variants, longest wanted last, and the gates.
 TEST_STEPS := all test-unit=600 +debug/build-fault=1800 +mutation/build-mutations=1800 +asan/build-sanitized=1800 \
               +tsan/build-sanitized=1800 +clang/all=1800 +aarch64/aarch64-objects=1800 \
-              test-integration test-python=900 test-cli test-abi abi-check headers test-conformance debug/test-fault=600 \
+              test-integration test-python=900 test-cli test-abi test-releases=1200 abi-check headers test-conformance debug/test-fault=600 \
               mutation/mutations-run=900 asan/test-fuzz-replay asan/test-sanitized=1200 tsan/test-sanitized=900
 # Programs at a time of the steps that wait for deadlines, deaths and peers more than they compute: one more than CI's cores.
 WAITING_JOBS := 3
@@ -618,8 +618,16 @@ abi-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden ## compare
 abi-freeze: abi-check ## freeze the ABI of a release for ever: V=1.0; writes abi/v1.0, to be committed
 	abi/freeze.sh '$(V)' $(BIN) $(TEST_BIN)/abi/golden
 
+# Builds the fabricated next release and each frozen one under build/matrix, once for the sources they come from.
+.PHONY: release-matrix test-releases
+release-matrix: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy ## each release, this tree and a fabricated next one, as host, plugin, peer and swap of each other
+	tests/abi/matrix.sh
+
+test-releases: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy
+	TEST_LIMIT_S=900 tests/run.sh tests/abi/matrix.sh tests/abi/matrix_self.sh
+
 .PHONY: release-check
-release-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden ## one page: may this tree be called a release, and what do older hosts and peers see
+release-check: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden release-matrix ## one page: may this tree be called a release, and what do older hosts and peers see
 	abi/release.sh $(BIN) $(TEST_BIN)/abi/golden
 
 .PHONY: abi-draft

@@ -73,7 +73,7 @@ for folder in $(frozen_releases); do
     changes "$folder"
     views "$folder"
 done
-heading "runs (host x plugin, wire, swap; tests/releases)"
+heading "runs (host x plugin, wire, swap; tests/abi/matrix.sh)"
 matrix=$top/build/release-matrix.txt
 if [ -s "$matrix" ]; then sed 's/^/  /' "$matrix"; else echo "  not run here: build/release-matrix.txt is not there"; fi
 grep -q '^FAILED' "$matrix" 2>/dev/null && fault "the matrix of runs has failures"
