@@ -150,24 +150,32 @@ class Crossing:
                     raise
 
     def _export(self) -> Tuple[Any, int]:
-        """The state, aligned to 8 bytes, and its length."""
+        """The state, in a format that the new build reads, and its length."""
         self._course.check()
+        options = _abi.ExportOptions(struct_size=sizeof(_abi.ExportOptions), format_max=self._format_max())
         capacity = _FIRST_BYTES
         while True:
             memory = (c_uint64 * (capacity // 8 + 1))()
             buffer = _abi.TextBuffer(struct_size=sizeof(_abi.TextBuffer), data=addressof(memory), capacity=sizeof(memory))
             try:
-                self._call(self._old, "export_state", byref(buffer))
+                self._call(self._old, "export_state", byref(options), byref(buffer))
                 return memory, int(buffer.length)
             except errors.BufferTooSmall:
                 if buffer.length <= sizeof(memory):
                     raise
                 capacity = buffer.length
 
+    def _format_max(self) -> int:
+        """Of what the new build reads, by its manifest; 0 = it does not say."""
+        assert self._new is not None
+        formats = self._new.build.file.manifest.get("state")
+        highest = formats.get("max") if isinstance(formats, dict) else None
+        return highest if isinstance(highest, int) else 0
+
     def _import(self, memory: Any, length: int) -> Dict[int, int]:
         """The new pointers by the old ones."""
         self._course.check()
-        state = _abi.State(struct_size=sizeof(_abi.State), data=addressof(memory), bytes=length)
+        state = _abi.ExportedState(struct_size=sizeof(_abi.ExportedState), data=addressof(memory), bytes=length)
         capacity = max(1, len(self._life.members) + len(self._life.opening))
         while True:
             rows = (_abi.MovedObject * capacity)()
@@ -181,7 +189,7 @@ class Crossing:
                     raise
                 capacity = moved.object_count
         self._course.kinds += [row.kind for row in rows[: moved.object_count]]
-        return {row.from_: row.to for row in rows[: moved.object_count]}
+        return {row.old_handle: row.new_handle for row in rows[: moved.object_count]}
 
     def _undo(self, failure: BaseException) -> None:
         self._drop_new()
