@@ -36,6 +36,7 @@ int32_t convoy_loader_open(const struct convoy_loader_options *options, convoy_l
         goto undo_gate;
     }
     atomic_store(&loader->current, loader->builds);
+    loader->first = loader->builds;
     convoy_build_log(&loader->requests, loader->builds);
     convoy_memory_free(inspected);
     *loader_out = loader;

@@ -14,6 +14,7 @@
 struct convoy_loader {
     _Atomic(struct convoy_build *) current; /* stored by open and by swap only */
     struct convoy_build *builds;            /* every one it ever had, by `next`; changed by swap only */
+    const struct convoy_build *first;       /* what open has loaded: the host knows what that one agreed to */
     struct convoy_requests requests;
     struct convoy_gate gate;
     struct convoy_host_context *contexts; /* under the gate's lock, by `next_context` */

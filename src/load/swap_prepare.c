@@ -36,22 +36,24 @@ static int32_t find_or_load(struct convoy_swap *swap, const struct convoy_inspec
     return status;
 }
 
-/* Objects of a family that the new build does not serve would have nobody to go to. */
+/* The host counts on what was agreed when it opened the loader. What a later build has agreed to beside that keeps nobody
+ * from going back: if it has objects, their import is refused. */
 static int32_t check_families(struct convoy_swap *swap)
 {
     const struct convoy_loader_info *from = &swap->from->info;
+    const struct convoy_loader_info *first = &swap->loader->first->info;
     const struct convoy_loader_info *to = &swap->to->info;
     if (convoy_build_table(swap->from, "move") == NULL) {
         return convoy_error_set(&swap->error, CONVOY_UNSUPPORTED,
                                 "the build that runs, release %s, has no family move, or it was not asked for",
                                 from->file.release);
     }
-    for (size_t i = 0; i < from->family_count; i++) {
+    for (size_t i = 0; i < first->family_count; i++) {
         const struct convoy_family_answer *answer = &to->answers[i];
-        if (from->answers[i].table != NULL && answer->table == NULL) {
+        if (first->answers[i].table != NULL && answer->table == NULL) {
             int32_t status = answer->status < 0 ? answer->status : CONVOY_UNSUPPORTED;
             return convoy_error_set(&swap->error, status, "release %s refuses family %s, which runs: %s",
-                                    to->file.release, from->family_names[i], answer->reason);
+                                    to->file.release, first->family_names[i], answer->reason);
         }
     }
     return CONVOY_OK;

@@ -161,6 +161,21 @@ static void test_swap_of_a_state_larger_than_the_first_buffer_asks_again(void **
     scene_close(&scene);
 }
 
+/* What the build in between could do beside that is nothing that the host has counted on. */
+static void test_swap_back_to_a_first_build_that_offers_less_is_fine(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_load(&scene, "mover_lean");
+    assert_int_equal(convoy_host_context_open(scene.loader, NULL, &scene.context, NULL), CONVOY_OK);
+    assert_int_equal(scene_swap(&scene, "mover_a"), CONVOY_OK);
+    assert_non_null(convoy_loader_table(scene.loader, "transfer"));
+    assert_int_equal(scene_swap(&scene, "mover_lean"), CONVOY_OK);
+    assert_null(convoy_loader_table(scene.loader, "transfer"));
+    assert_int_equal(scene_swap(&scene, "mover_still"), CONVOY_UNSUPPORTED); /* what it began with still counts */
+    scene_close(&scene);
+}
+
 /* -- a swap that fails --------------------------------------------------------------------------------------------- */
 
 static void test_swap_of_a_file_that_will_not_do_is_refused(void **state)
@@ -495,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_swap_opens_the_new_context_with_a_copy_of_the_configuration),
         cmocka_unit_test(test_swap_copy_of_a_configuration_reads_only_what_is_there),
         cmocka_unit_test(test_swap_without_a_context_changes_the_build_for_the_next),
+        cmocka_unit_test(test_swap_back_to_a_first_build_that_offers_less_is_fine),
         cmocka_unit_test(test_swap_of_a_state_larger_than_the_first_buffer_asks_again),
         cmocka_unit_test(test_swap_of_a_file_that_will_not_do_is_refused),
         cmocka_unit_test(test_swap_from_a_build_without_move_is_unsupported),

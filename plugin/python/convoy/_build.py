@@ -33,6 +33,8 @@ class Build:
         refused = self.answers["core"]
         if refused.status != _abi.OK:
             raise errors.class_of(refused.status)("%s: %s" % (file.path, _reason(refused)), status=refused.status)
+        # What the first build of a plugin has agreed to: its successors must, and need not agree to more.
+        self.counted_on = frozenset(family for family, answer in self.answers.items() if answer.status == _abi.OK)
         self.core: _abi.CoreTable = self._table(_abi.CoreTable)
         self.poll: _abi.PollTable = self._table(_abi.PollTable)
         self.sync: _abi.SyncTable = self._table(_abi.SyncTable)
@@ -77,7 +79,7 @@ def check_successor(running: Build, file: _elf.FileInfo) -> None:
         raise errors.Unsupported("the build that is loaded cannot hand over, it has no family \"move\": %s" % (
             _reason(answer) or "not offered"))
     for cls in TABLES:
-        if running.answers[cls.FAMILY].status == _abi.OK:
+        if cls.FAMILY in running.counted_on:
             _check_family(file, cls)
     (low, high), (own_low, own_high) = file.wire, running.file.wire
     if low > own_high or high < own_low:
@@ -88,8 +90,9 @@ def check_successor(running: Build, file: _elf.FileInfo) -> None:
 def load_successor(running: Build, file: _elf.FileInfo) -> Build:
     """Maps and negotiates what ``check_successor`` has found right. Raises Unsupported: it refuses a family after all."""
     build = Build(file)
+    build.counted_on = running.counted_on
     for family, answer in build.answers.items():
-        if running.answers[family].status == _abi.OK and answer.status != _abi.OK:
+        if family in running.counted_on and answer.status != _abi.OK:
             raise errors.Unsupported("%s refuses family \"%s\": %s" % (file.path, family, _reason(answer) or "not offered"))
     return build
 
