@@ -167,7 +167,7 @@ def _two_levels(member: Member) -> List[int]:
     opened = []
     for level, groups in enumerate(pairs):
         mine = next(ranks for ranks in groups if member.rank in ranks)
-        endpoint = member.endpoint.rsplit(":", 1)[0] + ":%d" % (int(member.endpoint.rsplit(":", 1)[1]) + 1 + level * 2 + mine[0])
+        endpoint = member.endpoint.rsplit(":", 1)[0] + ":%d" % (int(member.endpoint.rsplit(":", 1)[1]) + 1 + level * _SIZE + mine[0])
         opened.append(member.group("level%d-%d" % (level, mine[0]), members=mine, rendezvous=endpoint, timeout=_LATE_S))
     swapped = 0
     done, failures = threading.Event(), []
