@@ -10,6 +10,7 @@
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/moving.h"
+#include "tests/lib/moving_options.h"
 #include "tests/lib/ranks.h"
 #include "tests/lib/scale.h"
 
@@ -269,7 +270,7 @@ static void child_steps(void *argument)
     struct convoy_error *error = &moving->error;
     struct convoy_holdings holdings = {.struct_size = sizeof holdings};
     struct convoy_text_buffer buffer = {.struct_size = sizeof buffer};
-    const struct convoy_state state = {.struct_size = sizeof state, .data = moving->state, .bytes = moving->bytes};
+    const struct convoy_exported_state state = {.struct_size = sizeof state, .data = moving->state, .bytes = moving->bytes};
     struct convoy_moved moved = {.struct_size = sizeof moved};
     convoy_context *contexts[2] = {moving->old_context, moving->new_context};
     const struct moving_build *builds[2] = {moving->from, moving->to};
@@ -277,7 +278,7 @@ static void child_steps(void *argument)
         const struct convoy_move_table *move = builds[i]->move;
         EXPECT_STATUS(move->holdings(contexts[i], &holdings, error), CONVOY_FORKED, error);
         EXPECT_STATUS(move->quiesce(contexts[i], 0, error), CONVOY_FORKED, error);
-        EXPECT_STATUS(move->export_state(contexts[i], &buffer, error), CONVOY_FORKED, error);
+        EXPECT_STATUS(move->export_state(contexts[i], &moving_options, &buffer, error), CONVOY_FORKED, error);
         EXPECT_STATUS(move->import_state(contexts[i], &state, &moved, error), CONVOY_FORKED, error);
         EXPECT_STATUS(move->resume(contexts[i], error), CONVOY_FORKED, error);
         EXPECT_STATUS(move->retire(contexts[i], 0, error), CONVOY_FORKED, error);
@@ -285,7 +286,7 @@ static void child_steps(void *argument)
     struct convoy_group_info info = {.struct_size = sizeof info};
     EXPECT_STATUS(moving->from->plugin.core->group_info(stepping->member->group, &info, error), CONVOY_FORKED, error);
     for (uint32_t i = 0; i < moving->object_count; i++) {
-        convoy_group *group = (convoy_group *)(uintptr_t)moving->objects[i].to;
+        convoy_group *group = (convoy_group *)(uintptr_t)moving->objects[i].new_handle;
         EXPECT_STATUS(moving->to->plugin.core->group_info(group, &info, error), CONVOY_FORKED, error);
     }
     for (uint32_t i = 0; i < 2; i++) {
