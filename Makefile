@@ -354,16 +354,16 @@ HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIE
 
 # Everything (tests/suite.sh): TARGET or VARIANT/TARGET, with =SECONDS for its limit. What + marks only computes, and runs
 # beside the tests, which mostly wait: the builds of other variants, longest wanted last, and the gates.
-TEST_STEPS := all test-unit=600 +debug/build-fault=1800 +mutation/build-mutations=1800 +asan/build-sanitized=1800 \
-              +tsan/build-sanitized=1800 +clang/all=1800 +aarch64/aarch64-objects=1800 \
+TEST_STEPS := all test-unit=600 +debug/build-fault=3600 +mutation/build-mutations=3600 +asan/build-sanitized=3600 \
+              +tsan/build-sanitized=3600 +clang/all=3600 +aarch64/aarch64-objects=3600 \
               test-integration test-python=900 test-cli test-abi test-releases=1200 abi-check headers test-conformance debug/test-fault=600 \
-              mutation/mutations-run=900 asan/test-fuzz-replay asan/test-sanitized=1200 tsan/test-sanitized=900
+              mutation/mutations-run=900 asan/test-fuzz-replay asan/test-sanitized=1800 tsan/test-sanitized=900
 # Programs at a time of the steps that wait for deadlines, deaths and peers more than they compute: one more than CI's cores.
 WAITING_JOBS := 3
 
 # Looks at the log of all others, so it comes last.
 LAST_STEP := reports
-GATE_STEPS := +abi-mutate=1800 +lint=1800
+GATE_STEPS := +abi-mutate=3600 +lint=3600
 
 .PHONY: test check
 test: deps-test ## everything at small scale, about 20 minutes on two cores; ends with "N passed, N failed, N skipped"
@@ -423,7 +423,7 @@ endif
 
 .PHONY: test-sanitized asan tsan
 test-sanitized: $(SANITIZED)
-	TEST_JOBS=$(WAITING_JOBS) tests/run.sh $^
+	TEST_JOBS=2 tests/run.sh $^
 
 # The programs of a step alone, so that they can be built while others run.
 .PHONY: build-sanitized build-fault
