@@ -201,8 +201,9 @@ struct convoy_swap_result {
 /*
  * Puts the build in a file behind all handles of a loader. A build that is mapped already is used again; a file replaced
  * under its own name, a link and a copy all give the build that is in the file. Every family that was agreed by
- * convoy_loader_open must be agreed again, in any version both sides know. The file's options are those of convoy_loader_open. Writes one line to the
- * loader's log: info when done, warn when it failed. result_out may be NULL. The error's text begins with the phase.
+ * convoy_loader_open must be agreed again, in any version both sides know. The file's options are those of
+ * convoy_loader_open. Writes one line to the loader's log: info when done, warn when it failed. result_out may be NULL. The
+ * error's text begins with the phase.
  * timeout_ns: for quiescing, and again for retiring; 0 = 5 s.
  * Finding and loading: as convoy_loader_open. INVALID_ARGUMENT: NULL; the file holds the very build that runs. UNSUPPORTED:
  * one of the builds has no family "move", or it was not asked for; an object cannot be handed over. BUSY: another swap of
