@@ -357,13 +357,15 @@ static bool can_be(const struct convoy_xfer *engine, const struct entry_fields *
     bool needs_peer = kind == CONVOY_XFER_SEND || entry->is_lent;
     bool needs_manifest = entry->state == CONVOY_TRANSFER_STAGED || entry->state == CONVOY_TRANSFER_LOADED ||
                           entry->state == CONVOY_TRANSFER_STAGING;
-    return kind == CONVOY_XFER_NONE ||
-           (is_state(kind, entry->state) && is_peer(engine, entry->peer) && is_wanted(engine, kind, entry->wanted_peer) &&
-            (!needs_peer || entry->peer != CONVOY_XFER_NOBODY) && (!needs_manifest || entry->descriptor.manifest != NULL) &&
-            entry->path < CONVOY_XFER_PATHS && (uint32_t)entry->reference < CONVOY_REFERENCE_KINDS &&
-            entry->slot_id <= engine->options.prealloc_count && entry->past <= engine->past_count &&
-            entry->request_length <= CONVOY_REQUEST_BYTES &&
-            memchr(entry->error.text, 0, sizeof entry->error.text) != NULL);
+    if (kind == CONVOY_XFER_NONE) { /* nobody would ever free what such a one has */
+        return entry->descriptor.manifest == NULL && entry->given == NULL && entry->storage == NULL;
+    }
+    return is_state(kind, entry->state) && is_peer(engine, entry->peer) && is_wanted(engine, kind, entry->wanted_peer) &&
+           (!needs_peer || entry->peer != CONVOY_XFER_NOBODY) && (!needs_manifest || entry->descriptor.manifest != NULL) &&
+           entry->path < CONVOY_XFER_PATHS && (uint32_t)entry->reference < CONVOY_REFERENCE_KINDS &&
+           entry->slot_id <= engine->options.prealloc_count && entry->past <= engine->past_count &&
+           entry->request_length <= CONVOY_REQUEST_BYTES &&
+           memchr(entry->error.text, 0, sizeof entry->error.text) != NULL;
 }
 
 /* Links and counts that are made anew. */
