@@ -69,6 +69,7 @@ struct convoy_xfer_entry {
     uint64_t landing; /* load from a far peer, 0 = none; send to one: where to */
     uint64_t landing_generation;
     uint64_t note_bytes; /* of the descriptor that lands there */
+    int32_t refused_status; /* send to a far peer: its bytes were refused, and why comes next; OK = no */
     uint64_t digest;
     uint64_t deadline_ns;
     uint64_t lease_ns;

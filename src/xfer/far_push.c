@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "core/fault.h"
 
+#define WORD_NS (CONVOY_NS_PER_S / 5) /* that a receiver has for saying why it refuses */
+
 enum { STREAM_NOTE = 0, STREAM_PAYLOAD, STREAMS };
 
 static int32_t push(struct convoy_xfer *engine, const struct convoy_far_source *source, uint64_t *id_out,
@@ -353,6 +355,20 @@ static bool push_instead(struct convoy_xfer *engine, struct convoy_xfer_entry *e
 }
 
 /* One whose bytes are all there waits on for the receiver's word; one whose bytes are not wanted has ended. */
+/* A receiver that refuses bytes has ended, and says why: that word is on another way, and may come behind the refusal. The
+ * send ends by it, or a moment later as refused. */
+static bool await_word(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, int32_t status)
+{
+    if (entry->is_hidden || status == CONVOY_PEER_LOST) {
+        return false;
+    }
+    uint64_t until_ns = convoy_deadline_after(convoy_now_ns(), WORD_NS);
+    entry->refused_status = status;
+    entry->deadline_ns = until_ns < entry->deadline_ns ? until_ns : entry->deadline_ns;
+    convoy_xfer_timer(engine, entry->deadline_ns);
+    return true;
+}
+
 void convoy_far_push_ended(struct convoy_xfer *engine, const struct convoy_far_end *end)
 {
     struct convoy_xfer_entry *entry = convoy_xfer_entry_find(engine, end->owner, NULL);
@@ -377,6 +393,9 @@ void convoy_far_push_ended(struct convoy_xfer *engine, const struct convoy_far_e
         if (end->status != CONVOY_PEER_LOST && entry->streams[STREAM_NOTE] == 0 && entry->streams[STREAM_PAYLOAD] == 0) {
             convoy_xfer_send_repeat(engine, entry); /* the receiver says where it is */
         }
+        return;
+    }
+    if (end->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED && await_word(engine, entry, end->status)) {
         return;
     }
     if (end->status != CONVOY_OK && entry->state == CONVOY_TRANSFER_OFFERED) {

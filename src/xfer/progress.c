@@ -40,9 +40,15 @@ static void timed_out(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
     if (is_lease) {
         CONVOY_XFER_NOTE(engine, leases_expired);
     }
-    convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_TIMED_OUT, "%s in state %s",
-                           is_lease ? "its lease has expired" : "its deadline has passed",
-                           convoy_xfer_state_name(entry->state));
+    if (entry->refused_status != CONVOY_OK) {
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_PEER_ERROR,
+                               "peer %s did not take %llu bytes: status %d", engine->peers[entry->peer].session,
+                               (unsigned long long)entry->payload_bytes, entry->refused_status);
+    } else {
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_TIMED_OUT, "%s in state %s",
+                               is_lease ? "its lease has expired" : "its deadline has passed",
+                               convoy_xfer_state_name(entry->state));
+    }
     entry->deadline_ns = CONVOY_DEADLINE_NEVER;
     if (is_out) {
         convoy_xfer_send_withdraw(engine, entry);
