@@ -62,6 +62,20 @@ static struct convoy_xfer *open_engine(void)
     return engine;
 }
 
+/* The answer of the hello may be read before the one who wrote it has its entry. */
+static void await_accepted(struct convoy_xfer *engine)
+{
+    uint64_t end_ns = soon();
+    bool is_accepted = false;
+    while (!is_accepted && convoy_now_ns() < end_ns) {
+        convoy_xfer_lock(engine);
+        is_accepted = engine->peers[0].state == CONVOY_PEER_IS_CONNECTED && engine->peers[0].tcp_fd >= 0;
+        convoy_xfer_unlock(engine);
+        (void)sched_yield();
+    }
+    assert_true(is_accepted);
+}
+
 static int set_up(void **state)
 {
     struct convoy_error error = CONVOY_ERROR_INIT;
@@ -78,6 +92,7 @@ static int set_up(void **state)
     sender = open_engine();
     receiver = open_engine();
     check(convoy_xfer_connect(sender, receiver->session, strlen(receiver->session), LONG_NS, &peer, &error), &error);
+    await_accepted(receiver);
     return 0;
 }
 
