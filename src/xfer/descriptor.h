@@ -24,6 +24,7 @@
 struct convoy_descriptor {
     uint32_t flags; /* CONVOY_DESCRIPTOR_CHECKSUM */
     uint32_t attempt;
+    int32_t priority; /* of the request, 0 = usual */
     uint64_t incarnation;
     uint64_t serial; /* the sender's transfer; 0 in JSON */
     uint64_t generation;
