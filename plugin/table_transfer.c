@@ -415,6 +415,26 @@ static int32_t table_completions(convoy_transfer_engine *engine, struct convoy_c
     return convoy_transfer_engine_leave(engine, status);
 }
 
+/* -- admission ----------------------------------------------------------------------------------------------------- */
+
+static int32_t table_admission_set(convoy_transfer_engine *engine, const struct convoy_admission *admission,
+                                   struct convoy_error *error)
+{
+    struct convoy_admission full;
+    int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_OPEN, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = convoy_sized_in(&full, &CONVOY_SHAPE(admission), admission, error);
+    if (status == CONVOY_OK) {
+        status = convoy_full_flags("admission", full.critical_flags, 0, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_xfer_admission_set(engine->xfer, &full, error);
+    }
+    return convoy_transfer_engine_leave(engine, status);
+}
+
 /* -- raw ----------------------------------------------------------------------------------------------------------- */
 
 static int32_t table_memory_register(convoy_transfer_engine *engine, void *memory, uint64_t bytes,
@@ -494,4 +514,5 @@ const struct convoy_transfer_table convoy_transfer_table_1_0 = {
     .memory_register = table_memory_register,
     .memory_deregister = table_memory_deregister,
     .transfer_sync = table_transfer_sync,
+    .admission_set = table_admission_set,
 };

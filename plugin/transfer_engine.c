@@ -147,7 +147,8 @@ int32_t convoy_transfer_engine_shut(struct convoy_transfer_engine *engine, uint6
     engine->last = (struct convoy_engine_info){.struct_size = engine->last.struct_size,
                                                .completion_fd = -1,
                                                .incarnation = engine->last.incarnation,
-                                               .pool_generation = engine->last.pool_generation};
+                                               .pool_generation = engine->last.pool_generation,
+                                               .overloaded_count = engine->last.overloaded_count};
     return CONVOY_OK;
 }
 

@@ -155,7 +155,7 @@ static void release_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *
         abort_entry(engine, entry, "released before its end");
     }
     if (entry->kind == CONVOY_XFER_STAGE && entry->state == CONVOY_TRANSFER_STAGED) {
-        convoy_xfer_stage_retire(engine, entry, CONVOY_LEASE_END_RELEASED);
+        convoy_xfer_stage_let_go(engine, entry);
     }
     if (entry->kind == CONVOY_XFER_LOAD && !entry->is_copying) {
         convoy_xfer_load_give_back(engine, entry);

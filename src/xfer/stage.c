@@ -323,7 +323,12 @@ void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_ent
     entry->deadline_ns = convoy_deadline_after(now, entry->lease_ns);
     convoy_xfer_timer(engine, entry->deadline_ns);
     (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_STAGED);
-    if (entry->is_released) { /* its send was over first */
+    convoy_xfer_stage_let_go(engine, entry); /* its send may have been over first */
+}
+
+void convoy_xfer_stage_let_go(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    if (entry->is_released && entry->waits == 0 && entry->state == CONVOY_TRANSFER_STAGED) {
         convoy_xfer_stage_retire(engine, entry, CONVOY_LEASE_END_RELEASED);
     }
 }
