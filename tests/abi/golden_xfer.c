@@ -199,8 +199,8 @@ static int32_t decode_descriptor(uint32_t which, const uint8_t *data, size_t len
         return status;
     }
     const struct convoy_manifest *manifest = read.manifest;
-    bool is_same = read.flags == CONVOY_DESCRIPTOR_CHECKSUM && read.attempt == 3 && read.priority == (int32_t)which && read.incarnation == 0xaa &&
-                   read.serial == 77 && read.generation == 1 && read.offset == 8192 &&
+    bool is_same = read.flags == CONVOY_DESCRIPTOR_CHECKSUM && read.attempt == 3 && read.priority == (int32_t)which &&
+                   read.incarnation == 0xaa && read.serial == 77 && read.generation == 1 && read.offset == 8192 &&
                    read.checksum == 0x0123456789abcdefu && read.request.bytes == 7 &&
                    memcmp(read.request.text, "request", 7) == 0 && read.session.bytes == sizeof SESSION - 1 &&
                    memcmp(read.session.text, SESSION, sizeof SESSION - 1) == 0 && read.scalars.bytes == 10 &&

@@ -50,7 +50,8 @@ make_frozen() { # $1: folder of the release
     rm -rf "${place:?}/$name"
     mkdir -p "$place/$name"
     git archive "$commit" | tar -x -C "$place/$name" || die "$name: git archive $commit"
-    make -C "$place/$name" -j2 DEPS=no build/libconvoy.so.1 build/libconvoy_loader.a build/convoy >"$place/$name.log" 2>&1 ||
+    # What was said to the make above is about this tree.
+    env -u MAKEFLAGS -u MAKEOVERRIDES make -C "$place/$name" -j2 DEPS=no build/libconvoy.so.1 build/libconvoy_loader.a build/convoy >"$place/$name.log" 2>&1 ||
         die "$name does not build from $commit: see $place/$name.log"
     echo "$commit" >"$place/$name/made-from"
 }
