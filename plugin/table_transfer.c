@@ -135,7 +135,7 @@ static int32_t send_any(convoy_transfer_engine *engine, const struct convoy_stag
 {
     struct convoy_send full_send;
     struct convoy_full_stage full = {.stage = {.struct_size = 0}};
-    int32_t status = convoy_sized_in(&full_send, &CONVOY_SHAPE(send), send, error);
+    int32_t status = convoy_sized_in(&full_send, &CONVOY_SHAPE_SINCE(send, offsetof(struct convoy_send, priority)), send, error);
     if (status == CONVOY_OK) {
         status = convoy_full_flags("send", full_send.critical_flags, 0, error);
     }

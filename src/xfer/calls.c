@@ -125,6 +125,7 @@ int32_t convoy_xfer_contents(struct convoy_xfer *engine, convoy_transfer transfe
             .session = entry->descriptor.session,
             .scalars = entry->descriptor.scalars,
             .attempt = entry->attempt,
+            .priority = entry->descriptor.priority,
         };
         status = CONVOY_OK;
     }

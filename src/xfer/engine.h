@@ -85,6 +85,7 @@ struct convoy_xfer_contents {
     struct convoy_span session;
     struct convoy_span scalars;
     uint32_t attempt;
+    int32_t priority;
 };
 int32_t convoy_xfer_contents(struct convoy_xfer *engine, convoy_transfer transfer,
                              struct convoy_xfer_contents *contents_out, struct convoy_error *error);

@@ -154,6 +154,7 @@ static void describe(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
     entry->descriptor = (struct convoy_descriptor){
         .flags = (stage->critical_flags & CONVOY_STAGE_CHECKSUM) != 0 ? CONVOY_DESCRIPTOR_CHECKSUM : 0,
         .attempt = entry->attempt,
+        .priority = stage->priority,
         .incarnation = engine->incarnation,
         .serial = convoy_xfer_entry_handle(entry),
         .generation = engine->generation,
