@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
 
-RELEASE := 1.0.0
+RELEASE := 1.1.0
 PREFIX ?= /usr/local
 DESTDIR ?=
 VARIANT ?= release
@@ -56,7 +56,7 @@ UNIT_TESTS += $(FAKE_WIRE_TESTS)
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
-UNIT_TESTS += elf_parts group_move group_options handle link_send memory record record_sync stamp tables tables_pair text
+UNIT_TESTS += elf_parts group_move group_options handle link_send load_tables memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board compat doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
 UNIT_TESTS += diverged poll_quick poll_quick_keyed remote remote_move_ucx reopen report sync_quick wait
 UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host

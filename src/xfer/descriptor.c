@@ -61,6 +61,7 @@ int32_t convoy_descriptor_encode(const struct convoy_descriptor *descriptor, uin
     convoy_bytes_put_u16(out + 66, (uint16_t)descriptor->session.bytes);
     convoy_bytes_put_u32(out + 68, (uint32_t)descriptor->scalars.bytes);
     convoy_bytes_put_u32(out + 72, (uint32_t)manifest);
+    convoy_bytes_put_u32(out + 76, (uint32_t)descriptor->priority);
     uint8_t *at = put_span(out + CONVOY_DESCRIPTOR_HEADER_BYTES, descriptor->request);
     at = put_span(at, descriptor->session);
     (void)put_span(at, descriptor->scalars);
@@ -83,9 +84,8 @@ static int32_t check_head(const uint8_t *bytes, size_t length, struct convoy_err
         return convoy_error_set(error, CONVOY_MALFORMED, "descriptor.length is %u, its parts make %llu, %zu bytes came",
                                 convoy_bytes_u32(bytes + 8), (unsigned long long)parts, length);
     }
-    if (convoy_bytes_u32(bytes + 76) != 0 || (convoy_bytes_u16(bytes + 6) & ~CONVOY_DESCRIPTOR_CHECKSUM) != 0) {
-        return convoy_error_set(error, CONVOY_MALFORMED, "descriptor: unknown flags 0x%x, or bytes 76 to 79 not zero",
-                                convoy_bytes_u16(bytes + 6));
+    if ((convoy_bytes_u16(bytes + 6) & ~CONVOY_DESCRIPTOR_CHECKSUM) != 0) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "descriptor: unknown flags 0x%x", convoy_bytes_u16(bytes + 6));
     }
     return CONVOY_OK;
 }
@@ -125,6 +125,7 @@ int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct con
     struct convoy_descriptor read = {
         .flags = convoy_bytes_u16(bytes + 6),
         .attempt = convoy_bytes_u32(bytes + 12),
+        .priority = (int32_t)convoy_bytes_u32(bytes + 76),
         .incarnation = convoy_bytes_u64(bytes + 16),
         .serial = convoy_bytes_u64(bytes + 24),
         .generation = convoy_bytes_u64(bytes + 32),

@@ -6,7 +6,8 @@
  *
  *   0 "CVTD" 4 | 4 version 2 = 1 | 6 flags 2 | 8 length of all 4 | 12 attempt 4 | 16 incarnation 8 | 24 serial 8
  *   32 generation of the pool 8 | 40 offset 8 | 48 payload bytes 8 | 56 checksum 8 | 64 request length 2
- *   66 session length 2 | 68 scalars length 4 | 72 manifest length 4 | 76 zero 4
+ *   66 session length 2 | 68 scalars length 4 | 72 manifest length 4 | 76 priority 4, signed; builds before 1.1
+ *      write 0 and skip it
  *   80 request, session, scalars, manifest (wire/manifest_binary.h), without anything between them
  */
 #ifndef CONVOY_XFER_DESCRIPTOR_H
