@@ -47,7 +47,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := degrade remote_move remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing far_orders far_move
+UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing far_orders far_move waiting
 DEVICE_TESTS := device device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
 # Unit tests of bulk with both sides in one thread (tests/lib/fake_wire.c).
