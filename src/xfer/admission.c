@@ -30,7 +30,7 @@ static struct convoy_xfer_entry *next_one(struct convoy_xfer *engine)
         }
         bool has_room = convoy_admission_fits(&peer->admission.load, convoy_admission_of_peer(own),
                                               engine->entries[head->index].payload_bytes);
-        best = has_room ? head : best;
+        best = has_room || CONVOY_MUTATED(peer_room_ignored) ? head : best;
     }
     struct convoy_xfer_entry *send = best != NULL ? &engine->entries[best->index] : NULL;
     bool has_room = send != NULL &&

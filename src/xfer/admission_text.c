@@ -56,8 +56,8 @@ void convoy_xfer_admission_why(const struct convoy_xfer *engine, const struct co
     char figures[CONVOY_ADMISSION_TEXT_BYTES];
     convoy_admission_text(is_for_peer ? &peer->admission.load : &own->load,
                           is_for_peer ? limit : convoy_admission_of_engine(own), figures);
-    (void)snprintf(text, CONVOY_ADMISSION_WHY_BYTES, "it waited %" PRIu64 " ms, behind %u, for room %s, where %s%s%s",
-                   (convoy_now_ns() - send->wait.since_ns) / CONVOY_NS_PER_MS, count_before(engine, send, is_for_peer),
-                   is_for_peer ? "to its peer" : "of the engine", figures, is_for_peer ? ": " : "",
-                   is_for_peer ? peer->session : "");
+    uint64_t waited_ms = (convoy_now_ns() - send->wait.since_ns) / CONVOY_NS_PER_MS;
+    (void)snprintf(text, CONVOY_ADMISSION_WHY_BYTES, "it waited %" PRIu64 " ms behind %u for room of its %s; %s%s%s", waited_ms,
+                   count_before(engine, send, is_for_peer), is_for_peer ? "peer" : "engine", figures,
+                   is_for_peer ? " to " : "", is_for_peer ? peer->session : "");
 }
