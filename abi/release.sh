@@ -75,7 +75,7 @@ for folder in $(frozen_releases); do
 done
 heading "runs (host x plugin, wire, swap; tests/abi/matrix.sh)"
 matrix=$top/build/release-matrix.txt
-if [ -s "$matrix" ]; then sed 's/^/  /' "$matrix"; else echo "  not run here: build/release-matrix.txt is not there"; fi
+if [ -s "$matrix" ]; then sed 's/^/  /' "$matrix"; else fault "the matrix was not run, or did not come to its end: make release-matrix"; fi
 grep -q '^FAILED' "$matrix" 2>/dev/null && fault "the matrix of runs has failures"
 heading "$([ "$faults" -eq 0 ] && echo "may be called $release: yes, as far as gates can tell" || echo "may be called $release: no, $faults faults")"
 [ "$faults" -eq 0 ]

@@ -14,6 +14,7 @@ place=$top/build/matrix
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 mkdir -p "$place"
+[ "${1:-}" = self ] || rm -f build/release-matrix.txt # of an earlier run, should this one not come to its end
 failures=0
 declare -A tree cell
 
