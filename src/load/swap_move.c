@@ -5,7 +5,7 @@
 #include "core/clock.h"
 #include "core/memory.h"
 
-#define STATE_FIRST_BYTES 65536u
+#define STATE_FIRST_BYTES (1u << 20) /* one that is too short costs a second export in the pause; unused pages cost nothing */
 #define STATE_TRIES 3u
 
 /* -- quiescing ----------------------------------------------------------------------------------------------------- */
@@ -50,8 +50,8 @@ static int32_t export_one(struct convoy_swap *swap, struct convoy_swap_entry *en
     size_t capacity = STATE_FIRST_BYTES;
     int32_t status = CONVOY_BUFFER_TOO_SMALL;
     for (uint32_t i = 0; status == CONVOY_BUFFER_TOO_SMALL && i < STATE_TRIES; i++) {
-        convoy_memory_free(entry->state);
-        entry->state = convoy_memory_zalloc(capacity);
+        convoy_memory_table_free(entry->state);
+        entry->state = convoy_memory_table(1, capacity);
         if (entry->state == NULL) {
             return convoy_error_set(&swap->error, CONVOY_NO_MEMORY, "no memory for a state of %zu bytes", capacity);
         }
