@@ -24,7 +24,7 @@ static size_t padded(size_t bytes)
 
 /* -- writing ------------------------------------------------------------------------------------------------------- */
 
-/* Room for so many more bytes, zeroed; NULL: there is no memory. */
+/* Room for so many more bytes, of any content; NULL: there is no memory. */
 static uint8_t *grow(struct convoy_bundle_writer *writer, size_t bytes)
 {
     if (writer->is_out_of_memory) {
@@ -40,9 +40,12 @@ static uint8_t *grow(struct convoy_bundle_writer *writer, size_t bytes)
         if (writer->used != 0) {
             memcpy(grown, writer->data, writer->used);
         }
-        convoy_memory_table_free(writer->data);
+        if (!writer->is_lent) {
+            convoy_memory_table_free(writer->data);
+        }
         writer->data = grown;
         writer->room = room;
+        writer->is_lent = false;
     }
     uint8_t *at = writer->data + writer->used;
     writer->used += bytes;
@@ -51,11 +54,23 @@ static uint8_t *grow(struct convoy_bundle_writer *writer, size_t bytes)
 
 void convoy_bundle_begin(struct convoy_bundle_writer *writer)
 {
-    (void)grow(writer, HEADER_BYTES);
+    uint8_t *at = grow(writer, HEADER_BYTES);
+    if (at != NULL) {
+        memset(at, 0, HEADER_BYTES);
+    }
 }
 
+void convoy_bundle_lend(struct convoy_bundle_writer *writer, void *memory, size_t bytes)
+{
+    if (memory != NULL && ((uintptr_t)memory & 7u) == 0) {
+        *writer = (struct convoy_bundle_writer){.data = memory, .room = bytes, .is_lent = true};
+    }
+}
+
+/* Returns where the data goes, whose last word is zero already. */
 static uint8_t *write_head(uint8_t *at, uint16_t tag, uint16_t flags, size_t bytes)
 {
+    memset(at + padded(bytes), 0, ITEM_BYTES); /* the last of all that there is room for */
     convoy_bytes_put_u16(at, tag);
     convoy_bytes_put_u16(at + 2, flags);
     convoy_bytes_put_u32(at + 4, (uint32_t)bytes);
@@ -107,7 +122,10 @@ void convoy_bundle_shut(struct convoy_bundle_writer *writer, size_t opened)
     }
     if (!writer->is_out_of_memory) {
         convoy_bytes_put_u32(writer->data + opened - 4, (uint32_t)bytes);
-        (void)grow(writer, padded(bytes) - bytes); /* after bytes that were added */
+        uint8_t *rest = grow(writer, padded(bytes) - bytes); /* after bytes that were added */
+        if (rest != NULL) {
+            memset(rest, 0, padded(bytes) - bytes);
+        }
     }
 }
 
@@ -171,7 +189,9 @@ int32_t convoy_bundle_end(struct convoy_bundle_writer *writer, struct convoy_err
 
 void convoy_bundle_free(struct convoy_bundle_writer *writer)
 {
-    convoy_memory_table_free(writer->data);
+    if (!writer->is_lent) {
+        convoy_memory_table_free(writer->data);
+    }
     *writer = (struct convoy_bundle_writer){0};
 }
 
