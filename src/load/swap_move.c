@@ -60,7 +60,7 @@ int32_t convoy_swap_make_room(struct convoy_swap *swap, struct convoy_swap_entry
 {
     int32_t status = make_room(swap, entry, STATE_FIRST_BYTES);
     if (status == CONVOY_OK) {
-        memset(entry->state, 1, STATE_TOUCHED_BYTES);
+        memset(entry->state, 0, STATE_TOUCHED_BYTES);
     }
     return status;
 }
