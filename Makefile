@@ -287,7 +287,7 @@ $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_transfer_move_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
 
 # Golden frames come from the inside of the library.
-GOLDEN_OBJECTS := $(call objects,$(addprefix tests/abi/golden_,control list local net payload round segment xfer))
+GOLDEN_OBJECTS := $(call objects,$(addprefix tests/abi/golden_,control list local net payload round segment state xfer))
 $(TEST_BIN)/abi/golden $(TEST_BIN)/abi/test_golden: $(TEST_BIN)/abi/%: $(OBJ)/tests/abi/%.o $(GOLDEN_OBJECTS) $(OBJ)/objects.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@

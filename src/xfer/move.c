@@ -175,7 +175,7 @@ void convoy_xfer_go(struct convoy_xfer *engine)
     (void)pthread_cond_broadcast(&engine->changed);
     (void)pthread_cond_broadcast(&engine->work);
     convoy_xfer_kick(engine);
-    convoy_xfer_unlock(engine);
+    convoy_xfer_unlock(engine); /* sends that wait and have room go first */
 }
 
 /* -- letting go ---------------------------------------------------------------------------------------------------- */
