@@ -280,14 +280,14 @@ ABI_TESTS += swap_coexist swap_fork
 FAULT_TESTS += swap_kills
 INTEGRATION_TESTS += swap_hangs swap_mixed swap_odd swap_states
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_admission transfer_admission_ends transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_move_damage transfer_move_device transfer_move_kinds transfer_move_peers transfer_move_states transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_admission transfer_admission_ends transfer_admission_far transfer_admission_threads transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_move_damage transfer_move_device transfer_move_kinds transfer_move_peers transfer_move_states transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_move_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
 $(TEST_BIN)/fault/test_transfer_allocation $(TEST_BIN)/fault/test_transfer_move_allocation $(TEST_BIN)/fault/test_open_allocation $(TEST_BIN)/integration/test_size_one $(TEST_BIN)/integration/test_transfer_soak: $(OBJ)/tests/abi/hygiene.o
 
 # Golden frames come from the inside of the library.
-GOLDEN_OBJECTS := $(call objects,$(addprefix tests/abi/golden_,control list local net payload round segment xfer))
+GOLDEN_OBJECTS := $(call objects,$(addprefix tests/abi/golden_,control list local net payload round segment state xfer))
 $(TEST_BIN)/abi/golden $(TEST_BIN)/abi/test_golden: $(TEST_BIN)/abi/%: $(OBJ)/tests/abi/%.o $(GOLDEN_OBJECTS) $(OBJ)/objects.a
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $^ $(STATIC_LIBS) -lcmocka $(SYSTEM_LIBS) -lm -o $@
@@ -418,7 +418,7 @@ SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINAR
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
              $(call binaries,abi,threads) \
-             $(call binaries,integration,transfer transfer_calls transfer_edges transfer_device transfer_move_device $(addprefix reports_transfer_,device slots threads))
+             $(call binaries,integration,transfer transfer_admission transfer_admission_ends transfer_admission_threads transfer_calls transfer_edges transfer_device transfer_move_device $(addprefix reports_transfer_,device slots threads))
 endif
 
 .PHONY: test-sanitized asan tsan

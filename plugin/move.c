@@ -7,10 +7,9 @@
 #include "core/fault.h"
 #include "sized.h"
 
-#include <sched.h>
 #include <time.h>
 
-#define LOOKS_BEFORE_SLEEP 2000u /* a round ends in microseconds when its peers are there */
+#define LOOKS_BEFORE_SLEEP 4u /* and no yields: after one, spinning peers may have the core for milliseconds */
 #define LOOK_AGAIN_NS 50000
 
 /* -- who may do what ----------------------------------------------------------------------------------------------- */
@@ -125,9 +124,7 @@ static int32_t wait_still(struct convoy_context *context, uint64_t deadline_ns, 
         if (convoy_now_ns() >= deadline_ns) {
             return convoy_error_set(error, CONVOY_DRAIN_TIMEOUT, "%s; quiesce again, or resume", why);
         }
-        if (looks < LOOKS_BEFORE_SLEEP) {
-            (void)sched_yield();
-        } else {
+        if (looks >= LOOKS_BEFORE_SLEEP) {
             (void)nanosleep(&moment, NULL);
         }
     }

@@ -95,7 +95,12 @@ int32_t convoy_context_export(convoy_context *context, const struct convoy_expor
     if (status != CONVOY_OK) {
         return status;
     }
-    status = save(context, &writer, error);
+    struct convoy_text_buffer full;
+    status = convoy_sized_out_begin(&full, &CONVOY_SHAPE(text_buffer), state_out, error);
+    if (status == CONVOY_OK) {
+        convoy_bundle_lend(&writer, full.data, full.capacity); /* a host waits for this: one copy less */
+        status = save(context, &writer, error);
+    }
     if (status == CONVOY_OK) {
         status = convoy_text_write(state_out, (const char *)writer.data, writer.used, error);
     }

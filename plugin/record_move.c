@@ -158,6 +158,13 @@ static int32_t read_operation(struct convoy_group_stats *stats, const struct con
 
 /* -- the call log -------------------------------------------------------------------------------------------------- */
 
+/* Of a header with so many lists: those behind are not written. */
+static size_t header_bytes(uint32_t list_count)
+{
+    uint32_t lists = list_count < CONVOY_CALL_LISTS_MAX ? list_count : CONVOY_CALL_LISTS_MAX;
+    return offsetof(struct convoy_call_header, lists) + lists * sizeof(struct convoy_call_list);
+}
+
 static void save_calls(const struct convoy_call_log *log, struct convoy_bundle_writer *writer)
 {
     struct convoy_call_header header;
@@ -170,11 +177,8 @@ static void save_calls(const struct convoy_call_log *log, struct convoy_bundle_w
         }
         size_t output = convoy_call_log_output_at(log, &header);
         size_t used = output + header.output_bytes < sizeof bytes ? output + header.output_bytes : sizeof bytes;
-        for (uint32_t i = header.list_count; i < CONVOY_CALL_LISTS_MAX; i++) {
-            header.lists[i] = (struct convoy_call_list){0};
-        }
         size_t opened = convoy_bundle_open(writer, ITEM_CALL, 0);
-        convoy_bundle_add(writer, &header, sizeof header);
+        convoy_bundle_add(writer, &header, header_bytes(header.list_count));
         convoy_bundle_add(writer, bytes, used);
         convoy_bundle_shut(writer, opened);
     }
@@ -183,13 +187,16 @@ static void save_calls(const struct convoy_call_log *log, struct convoy_bundle_w
 /* Drops one that this build's log cannot hold as it was. */
 static void read_call(struct convoy_call_log *log, const struct convoy_bundle_item *item)
 {
-    struct convoy_call_header header;
+    struct convoy_call_header header = {0};
     uint8_t bytes[CONVOY_RECORD_ENTRY_BYTES] = {0};
-    if (item->bytes < sizeof header || item->bytes - sizeof header > sizeof bytes) {
+    size_t head = header_bytes(0);
+    memcpy(&header, item->data, item->bytes < head ? 0 : head);
+    head = header_bytes(header.list_count);
+    if (item->bytes < head || item->bytes - head > sizeof bytes) {
         return;
     }
-    memcpy(&header, item->data, sizeof header);
-    memcpy(bytes, item->data + sizeof header, item->bytes - sizeof header);
+    memcpy(&header, item->data, head);
+    memcpy(bytes, item->data + head, item->bytes - head);
     size_t output = convoy_call_log_output_at(log, &header);
     if (header.list_count > CONVOY_CALL_LISTS_MAX || header.number <= convoy_call_log_count(log) ||
         output > sizeof bytes) {

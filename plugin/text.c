@@ -18,7 +18,9 @@ int32_t convoy_text_write(struct convoy_text_buffer *text_out, const char *text,
         status = convoy_error_set(error, CONVOY_BUFFER_TOO_SMALL, "the text has %zu bytes, the buffer %zu", length,
                                   full.data == NULL ? 0 : full.capacity);
     } else {
-        memcpy(full.data, text, length);
+        if (text != full.data) { /* it may have been written there already */
+            memcpy(full.data, text, length);
+        }
         if (full.capacity > length) {
             full.data[length] = '\0';
         }

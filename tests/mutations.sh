@@ -9,13 +9,14 @@ cd "$(dirname "$0")/.." || exit 1
 build=$1
 table=tests/fault/mutations.txt
 limit=${MUTATION_LIMIT_S:-15}
+fit_limit=$((4 * limit)) # a machine that is busy with other steps makes no test unfit
 lanes=${TEST_JOBS:-3} # most of a run is a wait for a deadline that a mutation makes pass
 failed=0
 
-# As words: program, part of the names ("-" for all), milliseconds for the ranks of a test.
+# As words: seconds, program, part of the names ("-" for all), milliseconds for the ranks of a test.
 run_test() {
-    local program=$build/tests/$1 only=$2
-    export CONVOY_TEST_TIMEOUT_MS=${3:-8000}
+    local limit=$1 program=$build/tests/$2 only=$3
+    export CONVOY_TEST_TIMEOUT_MS=${4:-8000}
     if [ "$only" = - ]; then
         timeout --kill-after=2 "$limit" "$program"
     else
@@ -30,7 +31,7 @@ is_fit() {
     {
         flock 9
         if [ ! -s "$work/fit.$key" ]; then
-            run_test "$1" "$2" "${3:-}" 9>&-
+            run_test "$fit_limit" "$1" "$2" "${3:-}" 9>&-
             code=$?
             if [ "$code" -eq 0 ] && ! grep -q '^\[       OK \]' "$work/last.$lane"; then
                 code=77
@@ -55,7 +56,7 @@ try_mutation() {
             printf '%-34s %s fails without the mutation\n%s\n' "$name" "$program" "$(tail -n 20 "$words")"
             continue
         fi
-        CONVOY_MUTATION=$name run_test "$program" "$only" "$ms"
+        CONVOY_MUTATION=$name run_test "$limit" "$program" "$only" "$ms"
         code=$?
         if [ $code -ne 0 ]; then
             printf '%-34s %-10s %s (%s)\n' "$name" "$([ $code -eq 124 ] && echo hung || echo failed)" "$program" "$only"

@@ -13,7 +13,7 @@
 #define FORMAT ((uint16_t)CONVOY_STATE_FORMAT_MAX)
 #define HEADER_BYTES 32u
 #define ITEM_BYTES 8u
-#define ROOM_FIRST 4096u
+#define ROOM_FIRST ((size_t)1 << 20) /* as a table: what is not written costs nothing */
 
 static const uint8_t magic[4] = {'C', 'V', 'S', 'T'};
 
@@ -24,7 +24,7 @@ static size_t padded(size_t bytes)
 
 /* -- writing ------------------------------------------------------------------------------------------------------- */
 
-/* Room for so many more bytes, zeroed; NULL: there is no memory. */
+/* Room for so many more bytes, of any content; NULL: there is no memory. */
 static uint8_t *grow(struct convoy_bundle_writer *writer, size_t bytes)
 {
     if (writer->is_out_of_memory) {
@@ -32,7 +32,7 @@ static uint8_t *grow(struct convoy_bundle_writer *writer, size_t bytes)
     }
     if (writer->room - writer->used < bytes) {
         size_t room = 2 * writer->room + bytes + ROOM_FIRST;
-        uint8_t *grown = convoy_memory_zalloc(room);
+        uint8_t *grown = convoy_memory_table(1, room);
         if (grown == NULL) {
             writer->is_out_of_memory = true;
             return NULL;
@@ -40,9 +40,12 @@ static uint8_t *grow(struct convoy_bundle_writer *writer, size_t bytes)
         if (writer->used != 0) {
             memcpy(grown, writer->data, writer->used);
         }
-        convoy_memory_free(writer->data);
+        if (!writer->is_lent) {
+            convoy_memory_table_free(writer->data);
+        }
         writer->data = grown;
         writer->room = room;
+        writer->is_lent = false;
     }
     uint8_t *at = writer->data + writer->used;
     writer->used += bytes;
@@ -51,7 +54,27 @@ static uint8_t *grow(struct convoy_bundle_writer *writer, size_t bytes)
 
 void convoy_bundle_begin(struct convoy_bundle_writer *writer)
 {
-    (void)grow(writer, HEADER_BYTES);
+    uint8_t *at = grow(writer, HEADER_BYTES);
+    if (at != NULL) {
+        memset(at, 0, HEADER_BYTES);
+    }
+}
+
+void convoy_bundle_lend(struct convoy_bundle_writer *writer, void *memory, size_t bytes)
+{
+    if (memory != NULL && ((uintptr_t)memory & 7u) == 0) {
+        *writer = (struct convoy_bundle_writer){.data = memory, .room = bytes, .is_lent = true};
+    }
+}
+
+/* Returns where the data goes, whose last word is zero already. */
+static uint8_t *write_head(uint8_t *at, uint16_t tag, uint16_t flags, size_t bytes)
+{
+    memset(at + padded(bytes), 0, ITEM_BYTES); /* the last of all that there is room for */
+    convoy_bytes_put_u16(at, tag);
+    convoy_bytes_put_u16(at + 2, flags);
+    convoy_bytes_put_u32(at + 4, (uint32_t)bytes);
+    return at + ITEM_BYTES;
 }
 
 static uint8_t *put_head(struct convoy_bundle_writer *writer, uint16_t tag, uint16_t flags, size_t bytes)
@@ -61,13 +84,7 @@ static uint8_t *put_head(struct convoy_bundle_writer *writer, uint16_t tag, uint
         return NULL;
     }
     uint8_t *at = grow(writer, ITEM_BYTES + padded(bytes));
-    if (at == NULL) {
-        return NULL;
-    }
-    convoy_bytes_put_u16(at, tag);
-    convoy_bytes_put_u16(at + 2, flags);
-    convoy_bytes_put_u32(at + 4, (uint32_t)bytes);
-    return at + ITEM_BYTES;
+    return at != NULL ? write_head(at, tag, flags, bytes) : NULL;
 }
 
 void convoy_bundle_put(struct convoy_bundle_writer *writer, uint16_t tag, uint16_t flags, const void *data, size_t bytes)
@@ -105,30 +122,55 @@ void convoy_bundle_shut(struct convoy_bundle_writer *writer, size_t opened)
     }
     if (!writer->is_out_of_memory) {
         convoy_bytes_put_u32(writer->data + opened - 4, (uint32_t)bytes);
-        (void)grow(writer, padded(bytes) - bytes); /* after bytes that were added */
+        uint8_t *rest = grow(writer, padded(bytes) - bytes); /* after bytes that were added */
+        if (rest != NULL) {
+            memset(rest, 0, padded(bytes) - bytes);
+        }
     }
 }
 
 static bool is_zero(const uint8_t *bytes, size_t count)
 {
-    uint8_t seen = 0;
+    uint64_t seen = 0;
+    for (; count >= sizeof seen; bytes += sizeof seen, count -= sizeof seen) {
+        uint64_t word;
+        memcpy(&word, bytes, sizeof word);
+        seen |= word;
+    }
     for (size_t i = 0; i < count; i++) {
         seen |= bytes[i];
     }
     return seen == 0;
 }
 
+static size_t most_bytes(const struct convoy_bundle_shape *shape)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < shape->count; i++) {
+        bytes += ITEM_BYTES + padded(shape->fields[i].bytes);
+    }
+    return bytes;
+}
+
+/* Room for all of them is made once: a moving group waits for thousands of fields. */
 void convoy_bundle_put_fields(struct convoy_bundle_writer *writer, const struct convoy_bundle_shape *shape,
                               const void *from)
 {
     size_t opened = convoy_bundle_open(writer, CONVOY_BUNDLE_FIELDS, 0);
+    uint8_t *at = grow(writer, most_bytes(shape));
+    if (at == NULL) {
+        return;
+    }
     for (size_t i = 0; i < shape->count; i++) {
         const struct convoy_bundle_field *field = &shape->fields[i];
-        const uint8_t *at = (const uint8_t *)from + field->offset;
-        if (!is_zero(at, field->bytes)) {
-            convoy_bundle_put(writer, field->tag, field->flags, at, field->bytes);
+        const uint8_t *value = (const uint8_t *)from + field->offset;
+        if (!is_zero(value, field->bytes)) {
+            at = write_head(at, field->tag, field->flags, field->bytes);
+            memcpy(at, value, field->bytes);
+            at += padded(field->bytes);
         }
     }
+    writer->used = (size_t)(at - writer->data); /* the rest was not touched */
     convoy_bundle_shut(writer, opened);
 }
 
@@ -147,7 +189,9 @@ int32_t convoy_bundle_end(struct convoy_bundle_writer *writer, struct convoy_err
 
 void convoy_bundle_free(struct convoy_bundle_writer *writer)
 {
-    convoy_memory_free(writer->data);
+    if (!writer->is_lent) {
+        convoy_memory_table_free(writer->data);
+    }
     *writer = (struct convoy_bundle_writer){0};
 }
 

@@ -62,8 +62,11 @@ struct convoy_bundle_writer {
     size_t used;
     size_t room;
     bool is_out_of_memory;
+    bool is_lent; /* data is the caller's */
 };
 
+/* Before begin: the caller's memory is written to as long as it suffices, and never freed. */
+void convoy_bundle_lend(struct convoy_bundle_writer *writer, void *memory, size_t bytes);
 void convoy_bundle_begin(struct convoy_bundle_writer *writer);
 void convoy_bundle_put(struct convoy_bundle_writer *writer, uint16_t tag, uint16_t flags, const void *data, size_t bytes);
 void convoy_bundle_put_u64(struct convoy_bundle_writer *writer, uint16_t tag, uint64_t value); /* also zero */

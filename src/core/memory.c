@@ -113,6 +113,40 @@ void convoy_memory_table_free(void *table)
     }
 }
 
+/* -- several in one ------------------------------------------------------------------------------------------------ */
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define GAP_BYTES CONVOY_LINE_BYTES
+#define CLOSE_GAP(at, bytes) ASAN_POISON_MEMORY_REGION(at, bytes)
+#else
+#define GAP_BYTES 0u
+#define CLOSE_GAP(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+void *convoy_memory_place(struct convoy_memory_plan *plan, size_t count, size_t bytes)
+{
+    size_t at = plan->used;
+    if (at == SIZE_MAX || (bytes != 0 && count > (SIZE_MAX / 2 - at) / bytes)) {
+        plan->used = SIZE_MAX;
+        return NULL;
+    }
+    size_t whole = (count * bytes + CONVOY_LINE_BYTES - 1) / CONVOY_LINE_BYTES * CONVOY_LINE_BYTES;
+    plan->used = at + whole + GAP_BYTES;
+    if (plan->base == NULL) {
+        return NULL;
+    }
+    CLOSE_GAP(plan->base + at + count * bytes, whole + GAP_BYTES - count * bytes);
+    return plan->base + at;
+}
+
+bool convoy_memory_plan_make(struct convoy_memory_plan *plan)
+{
+    plan->base = plan->used != SIZE_MAX ? convoy_memory_table(1, plan->used) : NULL;
+    plan->used = 0;
+    return plan->base != NULL;
+}
+
 void convoy_memory_free(void *pointer)
 {
     free(pointer);

@@ -6,6 +6,7 @@
 #ifndef CONVOY_CORE_MEMORY_H
 #define CONVOY_CORE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,22 @@ void convoy_memory_free(void *pointer);
  */
 void *convoy_memory_table(size_t count, size_t bytes);
 void convoy_memory_table_free(void *table);
+
+/*
+ * Several tables in one, for those that come and go together: one mapping costs less than many. Each is placed twice, by the
+ * same function: without memory (all pointers NULL), which adds up, and with it. The first one placed is what is freed.
+ *
+ *     struct convoy_memory_plan plan = {0};
+ *     place(things, &plan);
+ *     if (convoy_memory_plan_make(&plan)) { place(things, &plan); }
+ */
+struct convoy_memory_plan {
+    uint8_t *base;
+    size_t used; /* SIZE_MAX: more than there can be */
+};
+void *convoy_memory_place(struct convoy_memory_plan *plan, size_t count, size_t bytes);
+/* false: there is no memory, and all pointers stay NULL. */
+bool convoy_memory_plan_make(struct convoy_memory_plan *plan);
 
 #ifdef CONVOY_FAULTS
 /* Makes the allocation after `skip` more fail, once; negative = never. Returns allocations made since the last call.

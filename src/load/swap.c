@@ -158,7 +158,7 @@ static int32_t refuse_early(const struct convoy_loader *loader, const char *path
 static void free_swap(struct convoy_swap *swap)
 {
     for (size_t i = 0; i < swap->entry_count; i++) {
-        convoy_memory_free(swap->entries[i].state);
+        convoy_memory_table_free(swap->entries[i].state);
     }
     convoy_memory_free(swap->entries);
     convoy_memory_free(swap);

@@ -34,7 +34,8 @@ struct convoy_swap_entry {
     struct convoy_binding *old;
     bool is_quiescing; /* quiesce was called: resume undoes it */
     bool is_resumed;   /* the new build's now */
-    char *state;       /* owns */
+    char *state;       /* owns; a table */
+    size_t state_capacity;
     size_t state_bytes;
     uint32_t group_count;
     uint32_t engine_count;
@@ -67,6 +68,10 @@ int32_t convoy_swap_load(struct convoy_swap *swap);     /* swap_prepare.c */
 int32_t convoy_swap_prepare(struct convoy_swap *swap);  /* swap_prepare.c */
 int32_t convoy_swap_quiesce(struct convoy_swap *swap);  /* swap_move.c */
 int32_t convoy_swap_export(struct convoy_swap *swap);   /* swap_move.c */
+
+/* What a context will write its state to, before the pause. swap_move.c */
+int32_t convoy_swap_make_room(struct convoy_swap *swap, struct convoy_swap_entry *entry);
+
 int32_t convoy_swap_import(struct convoy_swap *swap);   /* swap_move.c */
 int32_t convoy_swap_resume(struct convoy_swap *swap);   /* swap_switch.c */
 int32_t convoy_swap_switch(struct convoy_swap *swap);   /* swap_switch.c */

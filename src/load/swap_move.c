@@ -5,7 +5,10 @@
 #include "core/clock.h"
 #include "core/memory.h"
 
-#define STATE_FIRST_BYTES 65536u
+#include <string.h>
+
+#define STATE_FIRST_BYTES ((size_t)1 << 20)     /* one that is too short costs a second export in the pause */
+#define STATE_TOUCHED_BYTES ((size_t)64 << 10) /* so that the pause has no page faults for it, which may cost 10 us each */
 #define STATE_TRIES 3u
 
 /* -- quiescing ----------------------------------------------------------------------------------------------------- */
@@ -43,23 +46,39 @@ int32_t convoy_swap_quiesce(struct convoy_swap *swap)
 
 /* -- exporting ----------------------------------------------------------------------------------------------------- */
 
+static int32_t make_room(struct convoy_swap *swap, struct convoy_swap_entry *entry, size_t capacity)
+{
+    convoy_memory_table_free(entry->state);
+    entry->state_capacity = capacity;
+    entry->state = convoy_memory_table(1, capacity);
+    return entry->state != NULL
+               ? CONVOY_OK
+               : convoy_error_set(&swap->error, CONVOY_NO_MEMORY, "no memory for a state of %zu bytes", capacity);
+}
+
+int32_t convoy_swap_make_room(struct convoy_swap *swap, struct convoy_swap_entry *entry)
+{
+    int32_t status = make_room(swap, entry, STATE_FIRST_BYTES);
+    if (status == CONVOY_OK) {
+        memset(entry->state, 0, STATE_TOUCHED_BYTES);
+    }
+    return status;
+}
+
 static int32_t export_one(struct convoy_swap *swap, struct convoy_swap_entry *entry)
 {
     const struct convoy_export_options options = {
         .struct_size = sizeof options, .format_max = swap->to->info.file.state_max}; /* it may be the older of the two */
-    size_t capacity = STATE_FIRST_BYTES;
     int32_t status = CONVOY_BUFFER_TOO_SMALL;
     for (uint32_t i = 0; status == CONVOY_BUFFER_TOO_SMALL && i < STATE_TRIES; i++) {
-        convoy_memory_free(entry->state);
-        entry->state = convoy_memory_zalloc(capacity);
-        if (entry->state == NULL) {
-            return convoy_error_set(&swap->error, CONVOY_NO_MEMORY, "no memory for a state of %zu bytes", capacity);
-        }
         struct convoy_text_buffer buffer = {
-            .struct_size = sizeof buffer, .data = entry->state, .capacity = capacity};
+            .struct_size = sizeof buffer, .data = entry->state, .capacity = entry->state_capacity};
         status = entry->old->tables->move.export_state(entry->old->inner, &options, &buffer, &swap->error);
         entry->state_bytes = status == CONVOY_OK ? buffer.length : 0;
-        capacity = buffer.length + 1; /* the zero behind it */
+        if (status == CONVOY_BUFFER_TOO_SMALL) {
+            int32_t made = make_room(swap, entry, buffer.length + 1); /* the zero behind it */
+            status = made != CONVOY_OK ? made : status;
+        }
     }
     return status;
 }

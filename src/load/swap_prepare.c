@@ -121,7 +121,7 @@ static int32_t prepare_one(struct convoy_swap *swap, struct convoy_swap_entry *e
     }
     *coming = (struct convoy_binding){.tables = &swap->to->tables, .inner = inner};
     handle->coming = coming;
-    return CONVOY_OK;
+    return convoy_swap_make_room(swap, entry);
 }
 
 int32_t convoy_swap_prepare(struct convoy_swap *swap)

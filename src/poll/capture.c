@@ -14,19 +14,28 @@
 
 #define ENTRY_FLAGS_KNOWN (CONVOY_ENTRY_STAGED | CONVOY_ENTRY_DONE | CONVOY_ENTRY_GATE_SKIP)
 
+static void place(struct convoy_capture *capture, struct convoy_memory_plan *plan)
+{
+    capture->states = convoy_memory_place(plan, capture->capacity, sizeof *capture->states);
+    capture->pending = convoy_memory_place(plan, capture->capacity, sizeof *capture->pending);
+}
+
 int32_t convoy_capture_init(struct convoy_capture *capture, uint32_t capacity)
 {
     memset(capture, 0, sizeof *capture);
     capture->capacity = capacity;
-    capture->states = convoy_memory_table(capacity, sizeof *capture->states);
-    capture->pending = convoy_memory_table(capacity, sizeof *capture->pending);
-    return capture->states != NULL && capture->pending != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
+    struct convoy_memory_plan plan = {0};
+    place(capture, &plan);
+    if (!convoy_memory_plan_make(&plan)) {
+        return CONVOY_NO_MEMORY;
+    }
+    place(capture, &plan);
+    return CONVOY_OK;
 }
 
 void convoy_capture_fini(struct convoy_capture *capture)
 {
     convoy_memory_table_free(capture->states);
-    convoy_memory_table_free(capture->pending);
     memset(capture, 0, sizeof *capture);
 }
 

@@ -22,6 +22,12 @@ static uint32_t slot_home(const struct convoy_decided *decided, uint32_t list, u
     return (uint32_t)(hash >> 32) & slot_mask(decided);
 }
 
+static void place(struct convoy_decided *decided, struct convoy_memory_plan *plan)
+{
+    decided->entries = convoy_memory_place(plan, decided->capacity, sizeof *decided->entries);
+    decided->slots = convoy_memory_place(plan, 2 * (size_t)decided->capacity, sizeof *decided->slots);
+}
+
 int32_t convoy_decided_init(struct convoy_decided *decided, uint32_t capacity)
 {
     memset(decided, 0, sizeof *decided);
@@ -30,15 +36,18 @@ int32_t convoy_decided_init(struct convoy_decided *decided, uint32_t capacity)
         decided->capacity *= 2;
     }
     decided->newest = decided->oldest = NO_ENTRY;
-    decided->entries = convoy_memory_table(decided->capacity, sizeof *decided->entries);
-    decided->slots = convoy_memory_table(2 * (size_t)decided->capacity, sizeof *decided->slots);
-    return decided->entries != NULL && decided->slots != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
+    struct convoy_memory_plan plan = {0};
+    place(decided, &plan);
+    if (!convoy_memory_plan_make(&plan)) {
+        return CONVOY_NO_MEMORY;
+    }
+    place(decided, &plan);
+    return CONVOY_OK;
 }
 
 void convoy_decided_fini(struct convoy_decided *decided)
 {
     convoy_memory_table_free(decided->entries);
-    convoy_memory_table_free(decided->slots);
     memset(decided, 0, sizeof *decided);
 }
 

@@ -8,29 +8,33 @@
 
 #include <string.h>
 
+static void place(struct convoy_order *order, struct convoy_memory_plan *plan)
+{
+    size_t capacity = order->capacity;
+    order->keys = convoy_memory_place(plan, capacity, sizeof *order->keys);
+    order->generations = convoy_memory_place(plan, capacity, sizeof *order->generations);
+    order->ranks = convoy_memory_place(plan, capacity, sizeof *order->ranks);
+    order->sorted_keys = convoy_memory_place(plan, capacity, sizeof *order->sorted_keys);
+    order->sorted_generations = convoy_memory_place(plan, capacity, sizeof *order->sorted_generations);
+    order->scratch = convoy_memory_place(plan, 2 * capacity, sizeof *order->scratch);
+}
+
 int32_t convoy_order_init(struct convoy_order *order, uint32_t capacity)
 {
     memset(order, 0, sizeof *order);
     order->capacity = capacity;
-    order->keys = convoy_memory_table(capacity, sizeof *order->keys);
-    order->generations = convoy_memory_table(capacity, sizeof *order->generations);
-    order->ranks = convoy_memory_table(capacity, sizeof *order->ranks);
-    order->sorted_keys = convoy_memory_table(capacity, sizeof *order->sorted_keys);
-    order->sorted_generations = convoy_memory_table(capacity, sizeof *order->sorted_generations);
-    order->scratch = convoy_memory_table(2 * (size_t)capacity, sizeof *order->scratch);
-    bool is_whole = order->keys != NULL && order->generations != NULL && order->ranks != NULL &&
-                    order->sorted_keys != NULL && order->sorted_generations != NULL && order->scratch != NULL;
-    return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
+    struct convoy_memory_plan plan = {0};
+    place(order, &plan);
+    if (!convoy_memory_plan_make(&plan)) {
+        return CONVOY_NO_MEMORY;
+    }
+    place(order, &plan);
+    return CONVOY_OK;
 }
 
 void convoy_order_fini(struct convoy_order *order)
 {
     convoy_memory_table_free(order->keys);
-    convoy_memory_table_free(order->generations);
-    convoy_memory_table_free(order->ranks);
-    convoy_memory_table_free(order->sorted_keys);
-    convoy_memory_table_free(order->sorted_generations);
-    convoy_memory_table_free(order->scratch);
     memset(order, 0, sizeof *order);
 }
 

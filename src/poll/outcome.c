@@ -6,22 +6,29 @@
 
 #include <string.h>
 
+static void place(struct convoy_outcome *outcome, size_t capacity, struct convoy_memory_plan *plan)
+{
+    outcome->positions = convoy_memory_place(plan, capacity, sizeof *outcome->positions);
+    outcome->flags = convoy_memory_place(plan, capacity, sizeof *outcome->flags);
+    outcome->states = convoy_memory_place(plan, capacity, sizeof *outcome->states);
+}
+
 int32_t convoy_outcome_init(struct convoy_outcome *outcome, uint32_t capacity)
 {
     memset(outcome, 0, sizeof *outcome);
     outcome->plain_keyed = outcome->position_keyed = UINT64_MAX; /* no version yet */
-    outcome->flags = convoy_memory_table(capacity, sizeof *outcome->flags);
-    outcome->positions = convoy_memory_table(capacity, sizeof *outcome->positions);
-    outcome->states = convoy_memory_table(capacity, sizeof *outcome->states);
-    bool is_whole = outcome->flags != NULL && outcome->positions != NULL && outcome->states != NULL;
-    return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
+    struct convoy_memory_plan plan = {0};
+    place(outcome, capacity, &plan);
+    if (!convoy_memory_plan_make(&plan)) {
+        return CONVOY_NO_MEMORY;
+    }
+    place(outcome, capacity, &plan);
+    return CONVOY_OK;
 }
 
 void convoy_outcome_fini(struct convoy_outcome *outcome)
 {
-    convoy_memory_table_free(outcome->flags);
     convoy_memory_table_free(outcome->positions);
-    convoy_memory_table_free(outcome->states);
     memset(outcome, 0, sizeof *outcome);
 }
 

@@ -10,20 +10,27 @@
 
 #include <string.h>
 
+static void place(struct convoy_poll_short *quick, size_t entries, size_t keyed, struct convoy_memory_plan *plan)
+{
+    quick->inputs[0] = convoy_memory_place(plan, entries, sizeof *quick->inputs[0]);
+    quick->inputs[1] = convoy_memory_place(plan, entries, sizeof *quick->inputs[1]);
+    quick->sorted = convoy_memory_place(plan, keyed, sizeof *quick->sorted);
+}
+
 int32_t convoy_poll_quick_init(struct convoy_poll_short *quick, size_t entries, size_t keyed)
 {
-    quick->inputs[0] = convoy_memory_table(entries, sizeof *quick->inputs[0]);
-    quick->inputs[1] = convoy_memory_table(entries, sizeof *quick->inputs[1]);
-    quick->sorted = convoy_memory_table(keyed, sizeof *quick->sorted);
-    bool is_whole = quick->inputs[0] != NULL && quick->inputs[1] != NULL && quick->sorted != NULL;
-    return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
+    struct convoy_memory_plan plan = {0};
+    place(quick, entries, keyed, &plan);
+    if (!convoy_memory_plan_make(&plan)) {
+        return CONVOY_NO_MEMORY;
+    }
+    place(quick, entries, keyed, &plan);
+    return CONVOY_OK;
 }
 
 void convoy_poll_quick_fini(struct convoy_poll_short *quick)
 {
     convoy_memory_table_free(quick->inputs[0]);
-    convoy_memory_table_free(quick->inputs[1]);
-    convoy_memory_table_free(quick->sorted);
     quick->inputs[0] = quick->inputs[1] = quick->sorted = NULL;
 }
 

@@ -17,22 +17,28 @@ struct item {
     uint8_t state;
 };
 
+static void place(struct convoy_table *table, size_t capacity, struct convoy_memory_plan *plan)
+{
+    table->keys = convoy_memory_place(plan, capacity, sizeof *table->keys);
+    table->generations = convoy_memory_place(plan, capacity, sizeof *table->generations);
+    table->listed = convoy_memory_place(plan, capacity, sizeof *table->listed);
+    table->states = convoy_memory_place(plan, capacity, sizeof *table->states);
+}
+
 int32_t convoy_table_init(struct convoy_table *table, size_t capacity)
 {
-    table->keys = convoy_memory_table(capacity, sizeof *table->keys);
-    table->generations = convoy_memory_table(capacity, sizeof *table->generations);
-    table->listed = convoy_memory_table(capacity, sizeof *table->listed);
-    table->states = convoy_memory_table(capacity, sizeof *table->states);
-    bool is_whole = table->keys != NULL && table->generations != NULL && table->listed != NULL && table->states != NULL;
-    return is_whole ? CONVOY_OK : CONVOY_NO_MEMORY;
+    struct convoy_memory_plan plan = {0};
+    place(table, capacity, &plan);
+    if (!convoy_memory_plan_make(&plan)) {
+        return CONVOY_NO_MEMORY;
+    }
+    place(table, capacity, &plan);
+    return CONVOY_OK;
 }
 
 void convoy_table_fini(struct convoy_table *table)
 {
     convoy_memory_table_free(table->keys);
-    convoy_memory_table_free(table->generations);
-    convoy_memory_table_free(table->listed);
-    convoy_memory_table_free(table->states);
     memset(table, 0, sizeof *table);
 }
 

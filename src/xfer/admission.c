@@ -223,12 +223,9 @@ static void restore_queued(struct convoy_xfer *engine, struct convoy_xfer_entry 
     const struct convoy_xfer_entry *stage = &engine->entries[send->source];
     send->place = CONVOY_XFER_PLACE_STAGING;
     own->queued++;
-    if (stage->kind != CONVOY_XFER_STAGE || stage->state != CONVOY_TRANSFER_STAGED) {
+    bool has_waited = send->wait.since_ns != 0; /* else it asks for its turn when the engine goes */
+    if (!has_waited || stage->kind != CONVOY_XFER_STAGE || stage->state != CONVOY_TRANSFER_STAGED) {
         return;
-    }
-    if (send->wait.since_ns == 0) { /* a build that knows no waiting had not offered it yet */
-        send->wait.since_ns = convoy_now_ns();
-        send->wait.order = own->order + 1;
     }
     own->order = send->wait.order > own->order ? send->wait.order : own->order;
     begin_wait(engine, send, stage->payload_bytes);

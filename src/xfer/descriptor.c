@@ -84,8 +84,9 @@ static int32_t check_head(const uint8_t *bytes, size_t length, struct convoy_err
         return convoy_error_set(error, CONVOY_MALFORMED, "descriptor.length is %u, its parts make %llu, %zu bytes came",
                                 convoy_bytes_u32(bytes + 8), (unsigned long long)parts, length);
     }
-    if ((convoy_bytes_u16(bytes + 6) & ~CONVOY_DESCRIPTOR_CHECKSUM) != 0) {
-        return convoy_error_set(error, CONVOY_MALFORMED, "descriptor: unknown flags 0x%x", convoy_bytes_u16(bytes + 6));
+    if ((convoy_bytes_u16(bytes + 6) & CONVOY_DESCRIPTOR_CRITICAL & ~CONVOY_DESCRIPTOR_CHECKSUM) != 0) {
+        return convoy_error_set(error, CONVOY_MALFORMED, "descriptor: unknown flags 0x%x",
+                                convoy_bytes_u16(bytes + 6) & CONVOY_DESCRIPTOR_CRITICAL);
     }
     return CONVOY_OK;
 }
@@ -123,7 +124,7 @@ int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct con
         return status;
     }
     struct convoy_descriptor read = {
-        .flags = convoy_bytes_u16(bytes + 6),
+        .flags = convoy_bytes_u16(bytes + 6) & CONVOY_DESCRIPTOR_CRITICAL,
         .attempt = convoy_bytes_u32(bytes + 12),
         .priority = (int32_t)convoy_bytes_u32(bytes + 76),
         .incarnation = convoy_bytes_u64(bytes + 16),

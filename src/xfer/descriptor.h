@@ -9,6 +9,9 @@
  *   66 session length 2 | 68 scalars length 4 | 72 manifest length 4 | 76 priority 4, signed; builds before 1.1
  *      write 0 and skip it
  *   80 request, session, scalars, manifest (wire/manifest_binary.h), without anything between them
+ *
+ * A broker carries it between builds that have agreed on nothing, so there is room for a later one: of the flags the low
+ * byte is critical (an unknown bit is refused), the high byte are hints (an unknown bit is ignored).
  */
 #ifndef CONVOY_XFER_DESCRIPTOR_H
 #define CONVOY_XFER_DESCRIPTOR_H
@@ -20,7 +23,8 @@
 #include <stdbool.h>
 
 #define CONVOY_DESCRIPTOR_HEADER_BYTES 80u
-#define CONVOY_DESCRIPTOR_CHECKSUM 1u /* flags */
+#define CONVOY_DESCRIPTOR_CHECKSUM 1u     /* flags */
+#define CONVOY_DESCRIPTOR_CRITICAL 0xffu /* those that must be known */
 
 struct convoy_descriptor {
     uint32_t flags; /* CONVOY_DESCRIPTOR_CHECKSUM */

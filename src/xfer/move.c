@@ -166,16 +166,29 @@ int32_t convoy_xfer_thaw(struct convoy_xfer *engine, struct convoy_error *error)
     return status;
 }
 
+/* Those that another build may have held back though they could go; whatever waits for room already stays in its turn. */
+static void advance_sends(struct convoy_xfer *engine)
+{
+    for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY;) {
+        struct convoy_xfer_entry *entry = &engine->entries[at];
+        at = entry->next;
+        if (entry->kind == CONVOY_XFER_SEND && entry->state == CONVOY_TRANSFER_QUEUED) {
+            convoy_xfer_send_advance(engine, entry);
+        }
+    }
+}
+
 void convoy_xfer_go(struct convoy_xfer *engine)
 {
     convoy_xfer_lock(engine);
     engine->is_halted = engine->is_parked = false;
+    advance_sends(engine);
     engine->attended_ns = 0; /* the progress thread looks at once: at the rings, and at deadlines */
     engine->timer_ns = 0;
     (void)pthread_cond_broadcast(&engine->changed);
     (void)pthread_cond_broadcast(&engine->work);
     convoy_xfer_kick(engine);
-    convoy_xfer_unlock(engine);
+    convoy_xfer_unlock(engine); /* sends that wait and have room go first */
 }
 
 /* -- letting go ---------------------------------------------------------------------------------------------------- */

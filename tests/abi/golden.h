@@ -53,8 +53,9 @@ extern const struct golden_set golden_segment;
 extern const struct golden_set golden_payload;
 extern const struct golden_set golden_xfer;
 extern const struct golden_set golden_control;
+extern const struct golden_set golden_state;
 
-#define GOLDEN_SETS 7u
+#define GOLDEN_SETS 8u
 extern const struct golden_set *const golden_sets[GOLDEN_SETS];
 
 #define GOLDEN_SET(frames, bads)                                                                                       \

@@ -10,7 +10,7 @@
 #define LINE_BYTES 64u
 
 const struct golden_set *const golden_sets[GOLDEN_SETS] = {&golden_net,     &golden_local, &golden_round,  &golden_segment,
-                                                           &golden_payload, &golden_xfer,  &golden_control};
+                                                           &golden_payload, &golden_xfer,  &golden_control, &golden_state};
 
 const struct golden_frame *golden_find(const char *name)
 {

@@ -247,7 +247,9 @@ static const struct golden_bad bads[] = {
     {"transfer.bad-descriptor-version", "transfer.descriptor", GOLDEN_POKE, 4, 9, CONVOY_VERSION_MISMATCH},
     {"transfer.bad-descriptor-cut", "transfer.descriptor", GOLDEN_CUT, 90, 0, CONVOY_MALFORMED},
     {"transfer.bad-descriptor-long", "transfer.descriptor", GOLDEN_GROW, 1, 0, CONVOY_MALFORMED},
-    {"transfer.bad-descriptor-flags", "transfer.descriptor", GOLDEN_POKE, 7, 0x80, CONVOY_MALFORMED},
+    {"transfer.bad-descriptor-flags", "transfer.descriptor", GOLDEN_POKE, 6, 0x80, CONVOY_MALFORMED},
+    {"transfer.later-descriptor-hint", "transfer.descriptor", GOLDEN_POKE, 7, 0x80, CONVOY_OK},
+    {"transfer.later-descriptor-spare", "transfer.descriptor", GOLDEN_POKE, 77, 0x41, CONVOY_OK},
 };
 
 const struct golden_set golden_xfer = GOLDEN_SET(frames, bads);

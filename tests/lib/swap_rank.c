@@ -307,7 +307,7 @@ static void *swapper_main(void *user)
         struct convoy_swap_result *result = &self->shared->results[self->rank->index][number];
         struct convoy_error error = {.struct_size = sizeof error};
         while (atomic_load(&self->step) < due_step(self, number) && atomic_load(&self->is_over) == 0) {
-            (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+            (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }
         atomic_store(&self->swap, number + 1);
         uint64_t cpu_ns = thread_ns();

@@ -320,6 +320,37 @@ static void test_bundle_truth_value_that_is_neither_is_malformed(void **state)
     }
 }
 
+/* Whatever was in that memory before, and from the first byte on that it lacks: the same bundle. */
+static void test_bundle_in_lent_memory_is_the_same(void **state)
+{
+    (void)state;
+    struct convoy_bundle_writer own = {0};
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    write_thing(&own, &full);
+    for (size_t room = 0; room <= own.used + 64; room++) {
+        _Alignas(8) uint8_t memory[1024];
+        struct convoy_bundle_writer writer = {0};
+        assert_true(own.used + 64 < sizeof memory);
+        memset(memory, 0xa5, sizeof memory);
+        convoy_bundle_lend(&writer, memory, room);
+        write_thing(&writer, &full);
+        assert_int_equal(writer.used, own.used);
+        assert_memory_equal(writer.data, own.data, own.used);
+        for (size_t i = room; i < sizeof memory; i++) {
+            assert_int_equal(memory[i], 0xa5);
+        }
+        convoy_bundle_free(&writer);
+        assert_null(writer.data);
+    }
+    struct convoy_bundle_writer odd = {0};
+    _Alignas(8) uint8_t few[16];
+    convoy_bundle_lend(&odd, few + 1, 8); /* not aligned, or not there: not taken */
+    convoy_bundle_lend(&odd, NULL, 8);
+    assert_true(odd.data == NULL && odd.room == 0);
+    assert_int_equal(convoy_bundle_end(&own, &error), CONVOY_OK);
+    convoy_bundle_free(&own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_bundle_truth_value_that_is_neither_is_malformed),
         cmocka_unit_test(test_bundle_of_another_process_is_refused),
         cmocka_unit_test(test_bundle_grows_over_many_items),
+        cmocka_unit_test(test_bundle_in_lent_memory_is_the_same),
         cmocka_unit_test(test_bundle_format_that_nobody_writes_any_more_is_unsupported),
     };
     return cmocka_run_group_tests_name("test_bundle", tests, NULL, NULL);

@@ -368,6 +368,54 @@ static void test_far_move_twice_before_the_peer_has_looked_ends_at_the_last_bulk
     finish_send(sent);
 }
 
+/* As a build with a reason of its own to hold back sends would leave it: staged, and not offered. */
+static convoy_transfer begin_held_send(const char *request, convoy_transfer *staged_out)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    uint64_t bytes = SMALL_BYTES;
+    const struct convoy_tensor_source tensor = {
+        .name = "data", .name_length = 4, .data = data, .rank = 1, .dtype = "uint8", .dtype_length = 5, .shape = &bytes};
+    const struct convoy_stage stage = {.struct_size = sizeof stage,
+                                       .hint_flags = CONVOY_STAGE_INLINE,
+                                       .request = request,
+                                       .request_length = strlen(request),
+                                       .attempt = 1,
+                                       .tensors = &tensor,
+                                       .tensor_count = 1,
+                                       .tensor_stride = sizeof tensor};
+    struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = LONG_NS};
+    convoy_transfer sent = 0;
+    check(convoy_xfer_stage(sender, &stage, false, &send.staged, &error), &error);
+    struct convoy_xfer_entry *staged = convoy_xfer_entry_find(sender, send.staged, &error);
+    convoy_xfer_lock(sender);
+    assert_int_equal(staged->state, CONVOY_TRANSFER_STAGED);
+    staged->state = CONVOY_TRANSFER_STAGING;
+    convoy_xfer_unlock(sender);
+    check(convoy_xfer_send(sender, NULL, &send, false, &sent, &error), &error);
+    convoy_xfer_lock(sender);
+    staged->state = CONVOY_TRANSFER_STAGED;
+    assert_int_equal(convoy_xfer_entry_find(sender, sent, &error)->state, CONVOY_TRANSFER_QUEUED);
+    convoy_xfer_unlock(sender);
+    *staged_out = send.staged;
+    return sent;
+}
+
+static void test_far_move_send_that_was_held_back_goes_with_the_new_build(void **state)
+{
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    convoy_transfer staged = 0;
+    (void)state;
+    convoy_transfer sent = begin_held_send("held back", &staged);
+    move(sender);
+    convoy_xfer_go(sender);
+    convoy_xfer_go(sender); /* and once only */
+    convoy_transfer loaded = begin_accept("held back");
+    finish_load(loaded, 0, SMALL_BYTES);
+    finish_send(sent);
+    check(convoy_xfer_release(sender, staged, &error), &error);
+    check_empty();
+}
+
 /* -- payloads ------------------------------------------------------------------------------------------------------ */
 
 static void run_offered(enum who who)
@@ -650,6 +698,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(path_comes_up_again_whoever_moves),
         CASE(twice_before_the_peer_has_looked_ends_at_the_last_bulk),
+        CASE(send_that_was_held_back_goes_with_the_new_build),
         CASE(payload_that_is_offered_is_loaded_once),
         CASE(payload_in_the_middle_of_its_chunks_is_loaded_once),
         CASE(payload_whose_checksum_waits_is_compared_once),

@@ -60,6 +60,40 @@ static void test_memory_text_is_a_copy_with_an_end(void **state)
     assert_null(convoy_memory_text("a", SIZE_MAX));
 }
 
+static void test_memory_plan_lays_tables_out_apart_and_zeroed(void **state)
+{
+    static const unsigned char zeros[4096];
+    static const size_t sizes[] = {1, 0, 63, 64, 65, 4096, 7};
+    unsigned char *tables[sizeof sizes / sizeof sizes[0]];
+    struct convoy_memory_plan plan = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        assert_null(convoy_memory_place(&plan, sizes[i], 1));
+    }
+    assert_true(convoy_memory_plan_make(&plan));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        tables[i] = convoy_memory_place(&plan, sizes[i], 1);
+        assert_non_null(tables[i]);
+        assert_int_equal((uintptr_t)tables[i] % CONVOY_LINE_BYTES, (uintptr_t)tables[0] % CONVOY_LINE_BYTES);
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        assert_memory_equal(tables[i], zeros, sizes[i]);
+        memset(tables[i], 0xff, sizes[i]); /* what overlaps it is no longer zero */
+    }
+    convoy_memory_table_free(tables[0]);
+}
+
+static void test_memory_plan_of_more_than_there_can_be_is_refused(void **state)
+{
+    struct convoy_memory_plan plan = {0};
+    (void)state;
+    assert_null(convoy_memory_place(&plan, 10, 8));
+    assert_null(convoy_memory_place(&plan, SIZE_MAX / 4, 8));
+    assert_null(convoy_memory_place(&plan, 1, 1)); /* and nothing behind it brings it back */
+    assert_false(convoy_memory_plan_make(&plan));
+    assert_null(plan.base);
+}
+
 #ifdef CONVOY_FAULTS
 static void test_memory_fails_once_where_it_was_told_to(void **state)
 {
@@ -144,6 +178,8 @@ int main(void)
         cmocka_unit_test(test_memory_is_zeroed_and_of_any_size),
         cmocka_unit_test(test_memory_aligned_is_zeroed_and_aligned),
         cmocka_unit_test(test_memory_text_is_a_copy_with_an_end),
+        cmocka_unit_test(test_memory_plan_lays_tables_out_apart_and_zeroed),
+        cmocka_unit_test(test_memory_plan_of_more_than_there_can_be_is_refused),
 #ifdef CONVOY_FAULTS
         cmocka_unit_test(test_memory_fails_once_where_it_was_told_to),
         cmocka_unit_test(test_fault_point_kills_when_it_is_passed_for_the_nth_time),

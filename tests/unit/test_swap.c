@@ -153,9 +153,9 @@ static void test_swap_of_a_state_larger_than_the_first_buffer_asks_again(void **
     struct scene scene;
     (void)state;
     scene_open(&scene);
-    atomic_store(&scene.a->padding_bytes, 1000000);
+    atomic_store(&scene.a->padding_bytes, 3000000);
     assert_int_equal(scene_swap(&scene, "mover_b"), CONVOY_OK);
-    assert_int_equal(scene.result.state_bytes, 1000048);
+    assert_int_equal(scene.result.state_bytes, 3000048);
     assert_int_equal(atomic_load(&scene.a->format_max), 3); /* what the file of build b says that it reads */
     scene_expect_calls(&scene);
     scene_close(&scene);

@@ -116,6 +116,24 @@ static void test_xfer_descriptor_of_another_version_says_both(void **state)
     bytes[4] = 1;
     bytes[6] = 4;
     assert_int_equal(convoy_descriptor_decode(bytes, length, &room, &read, &error), CONVOY_MALFORMED);
+    assert_non_null(strstr(error.text, "flags 0x4"));
+}
+
+/* A broker carries it between builds that have agreed on nothing. */
+static void test_xfer_descriptor_of_a_later_build_is_read(void **state)
+{
+    (void)state;
+    uint8_t bytes[ROOM];
+    struct convoy_descriptor read;
+    struct convoy_descriptor later;
+    struct convoy_error error = CONVOY_ERROR_INIT;
+    size_t length = encode(bytes);
+    assert_int_equal(convoy_descriptor_decode(bytes, length, &room, &read, &error), CONVOY_OK);
+    read.manifest = NULL;
+    bytes[7] = 0xff; /* hints */
+    assert_int_equal(convoy_descriptor_decode(bytes, length, &room, &later, &error), CONVOY_OK);
+    later.manifest = NULL;
+    assert_memory_equal(&later, &read, sizeof later);
 }
 
 static void test_xfer_descriptor_as_the_hosts_message_comes_back(void **state)
@@ -328,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_xfer_descriptor_comes_back_as_it_was),
         cmocka_unit_test(test_xfer_descriptor_cut_or_spoilt_is_refused_or_whole),
         cmocka_unit_test(test_xfer_descriptor_of_another_version_says_both),
+        cmocka_unit_test(test_xfer_descriptor_of_a_later_build_is_read),
         cmocka_unit_test(test_xfer_descriptor_as_the_hosts_message_comes_back),
         cmocka_unit_test(test_xfer_descriptor_as_the_hosts_message_keeps_holes),
         cmocka_unit_test(test_xfer_descriptor_with_holes_that_cannot_be_is_refused),
