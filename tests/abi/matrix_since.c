@@ -79,7 +79,8 @@ static void try_info(struct matrix_engine *engine)
     const size_t before = offsetof(struct convoy_engine_info, admitted_count);
     struct convoy_engine_info info = {.struct_size = sizeof info};
     matrix_need(convoy_host_engine_info(engine->engine, &info, &matrix_error), "engine_info");
-    if ((info.admitted_count | info.waiting_count) != 0 || (info.admitted_bytes | info.waiting_bytes | info.overloaded_count) != 0) {
+    if ((info.admitted_count | info.waiting_count) != 0 ||
+        (info.admitted_bytes | info.waiting_bytes | info.overloaded_count) != 0) {
         matrix_fail("since.info", "nothing waits, and what engine_info says of it is not zero");
     }
     matrix_seen("since.info.written", "%s",
