@@ -386,9 +386,8 @@ static convoy_transfer begin_held_send(const char *request, convoy_transfer *sta
     struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = LONG_NS};
     convoy_transfer sent = 0;
     check(convoy_xfer_stage(sender, &stage, false, &send.staged, &error), &error);
-    struct convoy_xfer_entry *staged = convoy_xfer_entry_find(sender, send.staged, &error);
     convoy_xfer_lock(sender);
-    assert_int_equal(staged->state, CONVOY_TRANSFER_STAGED);
+    struct convoy_xfer_entry *staged = convoy_xfer_entry_find(sender, send.staged, &error);
     staged->state = CONVOY_TRANSFER_STAGING;
     convoy_xfer_unlock(sender);
     check(convoy_xfer_send(sender, NULL, &send, false, &sent, &error), &error);
