@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
 
-RELEASE := 1.0.0
+RELEASE := 1.1.0
 PREFIX ?= /usr/local
 DESTDIR ?=
 VARIANT ?= release
@@ -31,7 +31,7 @@ POOL_SOURCES := buddy lease lease_move part pool pool_move renew
 DEVICE_SOURCES := cuda cuda_library device host ranges streamed table ticket
 WIRE_SOURCES := control_decode control_encode control_schema control_table control_value dtype json json_string manifest manifest_binary \
                 manifest_check manifest_json name scalars writer
-XFER_SOURCES := calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine engine_options entries extents far far_again far_connect far_land far_move far_open far_outbox far_push far_put far_raw far_rewire far_rma far_save hear introduce landing load load_start look move move_count move_entry move_figures move_peer move_state move_tables move_window near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage stage_manifest state stats stats_prometheus view window
+XFER_SOURCES := admission admission_text calls connect copying describe descriptor descriptor_json device_jobs device_load device_open device_stage door door_files engine engine_options entries extents far far_again far_connect far_land far_move far_open far_outbox far_push far_put far_raw far_rewire far_rma far_save hear introduce landing load load_start look move move_count move_entry move_figures move_peer move_state move_tables move_window near notice orders peers progress ranges raw resize raw_copy raw_in raw_window ring send session share share_files slots stage stage_manifest state stats stats_prometheus view waiting window
 PLUGIN_SOURCES := build_id context describe engine_move group group_close group_move group_open group_options group_state handle handover manifest move move_state query record record_move record_sync report_in sized table_core table_move table_poll table_sync table_transfer text transfer_engine transfer_in transfer_out
 LOAD_SOURCES := build config digest elf_file elf_parts elf_source gate handles host_core host_poll host_sync host_transfer inspect library loader manifest mapped requests search swap swap_move swap_prepare swap_switch tables
 CLI_SOURCES := arrival arrival_write board compat compat_folder compat_judge compat_print compat_side crew doctor doctor_device doctor_page doctor_plugin doctor_system dtype_names histogram inbox inspect main options outbox parcel perf perf_call perf_memory perf_rank perf_transfer perf_transfer_load perf_transfer_phases perf_transfer_report perf_transfer_side pipeline pipeline_board pipeline_figures pipeline_report pipeline_role pipeline_setup pipeline_shape pipeline_swap pipeline_trace pipeline_work place plain_host plan progress rank replay report report_swap run run_check run_fault run_log run_options run_swap safetensors safetensors_compare safetensors_parse safetensors_write scheduler serving_host swapper tensor_fields tensors_default trace transfer_host two_hosts version
@@ -47,7 +47,7 @@ UNIT_TESTS += $(FAKE_ENGINE_TESTS)
 # Unit tests of the round engine across hosts, with all members in one thread (tests/lib/fake_hosts.c, fake_link.c).
 FAKE_LINK_TESTS := degrade remote_move remote_reopen remote_status remote_wire
 UNIT_TESTS += $(FAKE_LINK_TESTS)
-UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing far_orders far_move
+UNIT_TESTS += buddy copy far_hostile extents copy_choice lease pool pool_renew reader ring xfer_descriptor xfer_peers xfer_share xfer_state xfer_wire landing far_orders far_move waiting
 DEVICE_TESTS := device device_cuda device_host device_order device_ranges device_sweep device_table
 UNIT_TESTS += $(DEVICE_TESTS)
 # Unit tests of bulk with both sides in one thread (tests/lib/fake_wire.c).
@@ -56,7 +56,7 @@ UNIT_TESTS += $(FAKE_WIRE_TESTS)
 UNIT_TESTS += control control_golden dtype json manifest manifest_binary manifest_json name scalars
 UNIT_TESTS += safetensors safetensors_compare safetensors_write tensor_fields tensors_default
 UNIT_TESTS += capture check consensus decided gate inject keyed order outcome payload positional states wire
-UNIT_TESTS += elf_parts group_move group_options handle link_send memory record record_sync stamp tables tables_pair text
+UNIT_TESTS += elf_parts group_move group_options handle link_send load_tables memory record record_sync stamp tables tables_pair text
 UNIT_TESTS += board compat doctor doctor_page doctor_system perf plain_host progress replay run run_check two_hosts version
 UNIT_TESTS += diverged poll_quick poll_quick_keyed remote remote_move_ucx reopen report sync_quick wait
 UNIT_TESTS += arrival dtype_names inbox outbox parcel perf_transfer pipeline pipeline_board pipeline_figures pipeline_report pipeline_setup pipeline_shape pipeline_trace pipeline_work transfer_host
@@ -280,7 +280,7 @@ ABI_TESTS += swap_coexist swap_fork
 FAULT_TESTS += swap_kills
 INTEGRATION_TESTS += swap_hangs swap_mixed swap_odd swap_states
 $(TEST_BIN)/abi/test_hygiene: $(call objects,$(addprefix tests/abi/,calls hygiene pair))
-INTEGRATION_TESTS += lifecycle size_one transfer transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_move_damage transfer_move_device transfer_move_kinds transfer_move_peers transfer_move_states transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
+INTEGRATION_TESTS += lifecycle size_one transfer transfer_admission transfer_admission_ends transfer_admission_far transfer_admission_threads transfer_calls transfer_resize transfer_resize_peers transfer_exhaustion transfer_large transfer_move transfer_move_damage transfer_move_device transfer_move_kinds transfer_move_peers transfer_move_states transfer_counts transfer_device transfer_device_far transfer_device_resize transfer_device_table transfer_peers transfer_far transfer_far_early transfer_far_ends transfer_far_raw transfer_far_rma transfer_raw transfer_rules transfer_soak transfer_stats transfer_waits transfer_known transfer_edges
 INTEGRATION_TESTS += $(patsubst %,reports_transfer_%,device payloads peers requests slots threads)
 FAULT_TESTS += open_allocation transfer_allocation transfer_move_allocation transfer_counters transfer_points transfer_relay transfer_relay_raw
 $(TEST_BIN)/fault/test_transfer_points: $(OBJ)/tests/fault/courier.o
@@ -418,7 +418,7 @@ SANITIZED := $(UNIT_BINARIES) $(filter %_shared_memory %_ucx,$(CONFORMANCE_BINAR
 ifeq ($(VARIANT),tsan)
 SANITIZED := $(call binaries,unit,$(TSAN_UNIT_TESTS)) $(filter %_threads,$(CONFORMANCE_BINARIES)) \
              $(call binaries,abi,threads) \
-             $(call binaries,integration,transfer transfer_calls transfer_edges transfer_device transfer_move_device $(addprefix reports_transfer_,device slots threads))
+             $(call binaries,integration,transfer transfer_admission transfer_admission_ends transfer_admission_threads transfer_calls transfer_edges transfer_device transfer_move_device $(addprefix reports_transfer_,device slots threads))
 endif
 
 .PHONY: test-sanitized asan tsan

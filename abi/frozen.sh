@@ -24,8 +24,12 @@ check_history() { # $1: folder
     [ -n "$added" ] || { echo "$gate: ${1##*/} is not committed yet"; return; }
     git -C "$top" diff --quiet "$added" -- "$path" || fault "${1##*/} differs from the commit that added it, $added"
     from=$(cat "$1/commit" 2>/dev/null)
-    git -C "$top" merge-base --is-ancestor "$from" HEAD 2>/dev/null ||
+    git -C "$top" merge-base --is-ancestor "$from" HEAD 2>/dev/null && return
+    if [ "$(git -C "$top" rev-parse --is-shallow-repository 2>/dev/null)" = true ]; then
+        fault "${1##*/}: its commit ${from:-(none)} is not in this history, which is shallow: git fetch --unshallow, then again"
+    else
         fault "${1##*/}: its commit ${from:-(none)} is not in this history, so that it cannot be built again"
+    fi
 }
 
 work=$(mktemp -d)

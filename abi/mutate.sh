@@ -97,6 +97,7 @@ edit() { # $1: file, $2...: sed arguments; a mutation that changes nothing is a 
 # -- mutations: each function breaks the tree in the current directory ------------------------------------------------
 
 core=include/convoy/core.h poll=include/convoy/poll.h base=include/convoy/base.h sync=include/convoy/sync.h
+transfer=include/convoy/transfer.h payload=include/convoy/payload.h
 
 m_fields_reordered() { edit $core -e '/^struct convoy_group_info/,/^};/{/uint32_t own_index;/d; s/\( *\)uint32_t host_count;/&\n\1uint32_t own_index;/}'; }
 m_field_inserted() { edit $core '/^struct convoy_group_info/,/^};/s/\( *\)uint32_t state;/&\n\1uint32_t inserted;\n\1uint32_t inserted_too;/'; }
@@ -110,7 +111,7 @@ m_signature_arguments_swapped() { edit $core 's/(\*operation_abandon)(convoy_gro
 m_callback_changed() { edit $core 's/^typedef void (\*convoy_log_fn)(void \*user, uint32_t level,/typedef void (*convoy_log_fn)(uint32_t level, void *user,/'; }
 m_slot_dropped() { edit $core '/^ *int32_t (\*operation_report)/,/;/d'; }
 m_slots_reordered() { edit $core -e 's/(\*group_open_test)(/(*group_swap)(/' -e 's/(\*group_open_wait)(convoy_group \*group, uint64_t timeout_ns, /(*group_open_test)(convoy_group *group, uint64_t timeout_ns, /' -e 's/(\*group_swap)(/(*group_open_wait)(/'; }
-m_status_renumbered() { edit $base 's/^#define CONVOY_BUSY (-204)/#define CONVOY_BUSY (-206)/'; }
+m_status_renumbered() { edit $base 's/^#define CONVOY_BUSY (-204)/#define CONVOY_BUSY (-216)/'; }
 m_status_reused() { edit $base 's/^#define CONVOY_BUSY (-204)/#define CONVOY_BUSY (-203)/'; }
 m_status_dropped() { edit src/core/status.h '/X(STALE_EPOCH,/d'; }
 m_status_retry_changed() { edit src/core/status.h 's/X(DIVERGED, true/X(DIVERGED, false/'; }
@@ -142,7 +143,7 @@ m_macro_with_work() { edit $poll 's/^#define CONVOY_POLL_LISTS_MAX 8/&\n#define 
 m_inline_function() { edit $base 's/^#define CONVOY_OK 0/&\nstatic inline int32_t convoy_is_ok(int32_t status) { return status == 0; }/'; }
 m_python_field_renamed() { edit plugin/python/convoy/_abi.py '0,/("error_reason", c_int32)/s//("error_cause", c_int32)/'; }
 m_python_slot_moved() { edit plugin/python/convoy/_abi.py 's/("reduce_test", 16,/("reduce_test", 24,/'; }
-m_python_status_renumbered() { edit plugin/python/convoy/_abi.py 's/^BUSY = -204/BUSY = -206/'; }
+m_python_status_renumbered() { edit plugin/python/convoy/_abi.py 's/^BUSY = -204/BUSY = -216/'; }
 
 m_drafted_field_reordered() { m_fields_reordered && redraft; }
 m_drafted_field_inserted() { m_field_inserted && redraft; }
@@ -174,6 +175,16 @@ m_frozen_commit_unknown() { # as if it had been frozen somewhere else, and added
 m_golden_byte_changed() { printf '\001' | dd of="$frozen/golden/hello.plain" bs=1 seek=24 conv=notrunc 2>/dev/null; new_sums; }
 m_golden_answer_changed() { edit "$frozen/golden/index.tsv" '/^hello.bad-magic/s/MALFORMED/OK/' && new_sums; }
 m_encoder_changed() { edit src/xfer/notice.c 's/entry_out->type = (uint16_t)notice->type/entry_out->type = (uint16_t)(notice->type ^ 1)/' && rebuild_generator src/xfer/notice.c; }
+# What transfer 1.1 added is kept as what was there from the first.
+m_drafted_field_of_1_1_removed() { edit $payload '/^struct convoy_send {/,/^};/{/int32_t priority;/d; /uint32_t reserved_2;/d}' && redraft; }
+m_drafted_field_of_1_1_retyped() { edit $payload '/^struct convoy_stage {/,/^};/s/int32_t priority;/uint32_t priority;/' && redraft; }
+m_drafted_field_of_1_1_inserted_before() { edit $transfer '/^struct convoy_engine_info {/,/^};/s/^    uint32_t admitted_count;/    uint64_t inserted;\n&/' && redraft; }
+m_drafted_slot_of_1_1_dropped() { edit $transfer '/(\*admission_set)/,/;/d' && redraft; }
+m_drafted_minor_lowered() { edit $transfer 's/^#define CONVOY_TRANSFER_MINOR 1/#define CONVOY_TRANSFER_MINOR 0/' && redraft; }
+m_drafted_status_of_1_1_renumbered() { edit $base 's/^#define CONVOY_OVERLOADED (-206)/#define CONVOY_OVERLOADED (-207)/' && redraft; }
+m_drafted_message_priority_renamed() { edit src/wire/control.h 's/"convoy_priority", SIGNED/"convoy_rank", SIGNED/' && redraft; }
+m_drafted_message_priority_always_written() { edit src/wire/control_schema.c 's/CHANGED(priority)/ALWAYS(priority)/' && redraft; }
+m_encoder_of_the_priority_changed() { edit src/xfer/descriptor.c 's/put_u32(out + 76, (uint32_t)descriptor->priority)/put_u32(out + 76, (uint32_t)-descriptor->priority)/' && rebuild_generator src/xfer/descriptor.c; }
 m_anchor_out_of_sight() { edit abi/diff.sh 's/-std=c11 -g -fPIC -shared/-std=c11 -fPIC -shared/'; }
 
 # -- run ----------------------------------------------------------------------------------------------------------------
@@ -206,6 +217,7 @@ printf '%-34s %s\n' mutation "caught by"
 # Gates that must catch a mutation, each of them; empty: any of all gates, and the first one is enough.
 wanted_gates() { # $1: mutation
     case $1 in
+    drafted_minor_*) echo layout ;;
     drafted_field_* | drafted_same_* | drafted_signature_* | drafted_slot_*) echo layout diff ;;
     drafted_* | message_* | state_tag_* | unknown_state_*) echo registry ;;
     frozen_*) echo frozen ;;

@@ -8,6 +8,8 @@
 #include "transfer_in.h"
 #include "transfer_out.h"
 
+#define FIRST_SEND_BYTES offsetof(struct convoy_send, priority)
+
 static int32_t check_out(const void *out, const char *name, struct convoy_error *error)
 {
     return out != NULL ? CONVOY_OK : convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "%s is NULL", name);
@@ -135,7 +137,7 @@ static int32_t send_any(convoy_transfer_engine *engine, const struct convoy_stag
 {
     struct convoy_send full_send;
     struct convoy_full_stage full = {.stage = {.struct_size = 0}};
-    int32_t status = convoy_sized_in(&full_send, &CONVOY_SHAPE(send), send, error);
+    int32_t status = convoy_sized_in(&full_send, &CONVOY_SHAPE_SINCE(send, FIRST_SEND_BYTES), send, error);
     if (status == CONVOY_OK) {
         status = convoy_full_flags("send", full_send.critical_flags, 0, error);
     }
@@ -415,6 +417,26 @@ static int32_t table_completions(convoy_transfer_engine *engine, struct convoy_c
     return convoy_transfer_engine_leave(engine, status);
 }
 
+/* -- admission ----------------------------------------------------------------------------------------------------- */
+
+static int32_t table_admission_set(convoy_transfer_engine *engine, const struct convoy_admission *admission,
+                                   struct convoy_error *error)
+{
+    struct convoy_admission full;
+    int32_t status = convoy_transfer_engine_enter(engine, CONVOY_NEED_OPEN, error);
+    if (status != CONVOY_OK) {
+        return status;
+    }
+    status = convoy_sized_in(&full, &CONVOY_SHAPE(admission), admission, error);
+    if (status == CONVOY_OK) {
+        status = convoy_full_flags("admission", full.critical_flags, 0, error);
+    }
+    if (status == CONVOY_OK) {
+        status = convoy_xfer_admission_set(engine->xfer, &full, error);
+    }
+    return convoy_transfer_engine_leave(engine, status);
+}
+
 /* -- raw ----------------------------------------------------------------------------------------------------------- */
 
 static int32_t table_memory_register(convoy_transfer_engine *engine, void *memory, uint64_t bytes,
@@ -494,4 +516,5 @@ const struct convoy_transfer_table convoy_transfer_table_1_0 = {
     .memory_register = table_memory_register,
     .memory_deregister = table_memory_deregister,
     .transfer_sync = table_transfer_sync,
+    .admission_set = table_admission_set,
 };

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#define FIRST_INFO_BYTES offsetof(struct convoy_engine_info, admitted_count)
+
 int32_t convoy_transfer_engine_enter(struct convoy_transfer_engine *engine, enum convoy_engine_need need,
                                      struct convoy_error *error)
 {
@@ -145,7 +147,8 @@ int32_t convoy_transfer_engine_shut(struct convoy_transfer_engine *engine, uint6
     engine->last = (struct convoy_engine_info){.struct_size = engine->last.struct_size,
                                                .completion_fd = -1,
                                                .incarnation = engine->last.incarnation,
-                                               .pool_generation = engine->last.pool_generation};
+                                               .pool_generation = engine->last.pool_generation,
+                                               .overloaded_count = engine->last.overloaded_count};
     return CONVOY_OK;
 }
 
@@ -188,7 +191,7 @@ int32_t convoy_transfer_engine_info(convoy_transfer_engine *engine, struct convo
     if (entered != CONVOY_OK && entered != CONVOY_CLOSED) {
         return convoy_error_copy(error, &ignored);
     }
-    int32_t status = convoy_sized_out_begin(&info, &CONVOY_SHAPE(engine_info), info_out, error);
+    int32_t status = convoy_sized_out_begin(&info, &CONVOY_SHAPE_SINCE(engine_info, FIRST_INFO_BYTES), info_out, error);
     if (status == CONVOY_OK && entered == CONVOY_OK) {
         convoy_xfer_info(engine->xfer, &info);
     } else if (status == CONVOY_OK) {
@@ -196,7 +199,7 @@ int32_t convoy_transfer_engine_info(convoy_transfer_engine *engine, struct convo
         info.state = CONVOY_ENGINE_CLOSED;
     }
     if (status == CONVOY_OK) {
-        convoy_sized_out_end(info_out, &CONVOY_SHAPE(engine_info), &info);
+        convoy_sized_out_end(info_out, &CONVOY_SHAPE_SINCE(engine_info, FIRST_INFO_BYTES), &info);
     }
     return entered == CONVOY_OK ? convoy_transfer_engine_leave(engine, status) : status;
 }

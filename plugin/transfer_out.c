@@ -4,6 +4,8 @@
 #include "sized.h"
 #include "wire/dtype.h"
 
+#define FIRST_BYTES offsetof(struct convoy_payload, priority)
+
 static void fill_view(const struct convoy_xfer_contents *contents, const struct convoy_tensor *tensor,
                       struct convoy_tensor_view *view)
 {
@@ -57,7 +59,7 @@ int32_t convoy_transfer_out(const struct convoy_xfer_contents *contents, struct 
 {
     struct convoy_payload full;
     const struct convoy_manifest *manifest = contents->manifest;
-    int32_t status = convoy_sized_out_begin(&full, &CONVOY_SHAPE(payload), payload_out, error);
+    int32_t status = convoy_sized_out_begin(&full, &CONVOY_SHAPE_SINCE(payload, FIRST_BYTES), payload_out, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -81,6 +83,8 @@ int32_t convoy_transfer_out(const struct convoy_xfer_contents *contents, struct 
     full.session_length = contents->session.bytes;
     full.payload_bytes = manifest->payload_bytes;
     full.attempt = contents->attempt;
-    convoy_sized_out_end(payload_out, &CONVOY_SHAPE(payload), &full);
+    full.priority = contents->priority;
+    full.reserved_2 = 0;
+    convoy_sized_out_end(payload_out, &CONVOY_SHAPE_SINCE(payload, FIRST_BYTES), &full);
     return CONVOY_OK;
 }

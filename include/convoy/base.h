@@ -51,6 +51,8 @@ extern "C" {
 #define CONVOY_LIMIT (-203)  /* a stated bound was passed; text: value, bound, and how to raise it */
 #define CONVOY_BUSY (-204)   /* an operation is open; finish or abandon it first */
 #define CONVOY_SYSTEM (-205) /* the operating system refused, sys_errno says why; or a device's driver, see the text */
+#define CONVOY_OVERLOADED (-206) /* more is waiting already than the host allows; text has the figures. Ask again later, or
+                                    elsewhere. Since transfer 1.1 */
 
 /* -3xx: a peer or the link to it */
 #define CONVOY_TIMED_OUT (-301)   /* no result yet; the operation stays open: test, wait or abandon */

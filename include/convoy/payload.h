@@ -72,6 +72,8 @@ struct convoy_stage {
     void *event;         /* recorded on it behind the copies (CUevent); NULL = none */
     uint64_t timeout_ns; /* until STAGED */
     uint64_t lease_ns;   /* from then on, for readers to come; 0 = the engine's */
+    int32_t priority;    /* since 1.1: of the request, for its sends and for who receives it; higher goes first, 0 = usual */
+    uint32_t reserved_2; /* 0 */
 };
 
 /* convoy_send.path, convoy_load.path: 0 = the best there is */
@@ -98,6 +100,8 @@ struct convoy_send {
     uint64_t timeout_ns;    /* until the receiver has it */
     uint32_t retries;       /* of a message that is not answered; 0 = 2; CONVOY_RETRIES_NONE */
     uint32_t reserved;
+    int32_t priority; /* since 1.1: of this send; 0 = that of the stage. See admission_set */
+    uint32_t reserved_2; /* 0 */
 };
 
 #define CONVOY_LOAD_VIEW 0 /* host memory: the sender's, read-only, or a slot of the own pool; valid until release */
@@ -210,6 +214,8 @@ struct convoy_payload {
     uint64_t payload_bytes;
     uint32_t attempt;
     uint32_t reserved;
+    int32_t priority;    /* since 1.1, out: convoy_stage.priority as the sender gave it; 0 from a sender before 1.1 */
+    uint32_t reserved_2; /* out: 0 */
 };
 
 #ifdef __cplusplus

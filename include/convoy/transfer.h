@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * convoy/transfer.h: staged transfer, one request's tensors from role to role. Family "transfer", version 1.0.
+ * convoy/transfer.h: staged transfer, one request's tensors from role to role. Family "transfer", version 1.1.
  *
  * An engine owns a pool and talks to other engines, its peers. A host stages tensors (one copy into its own pool), tells
  * the other role, directly (send, accept) or through its own broker (descriptor, load_start), and forgets them (release).
@@ -11,7 +11,7 @@
  *   STAGING --copied--> STAGED                          WAITING --offered, granted--> LOADING --checked--> LOADED
  *                         | send (any number)           RESERVED --a peer writes--> FILLING --written--> FILLED
  *                         v
- *   QUEUED --staged--> OFFERED --receiver has it--> SENT
+ *   QUEUED --staged, admitted--> OFFERED --receiver has it--> SENT
  *
  *   From every state that is not an end (STAGED, SENT, LOADED, FILLED are ends, and STAGED may still be aborted):
  *   deadline, refusal, peer lost --> FAILED; abort --> ABORTED. No state is left twice, no end is left but by release.
@@ -27,6 +27,9 @@
  * What lending gives away: every peer that knows the context's secret can read the whole shared pool. An engine opened
  * with CONVOY_ENGINE_PRIVATE gives that to nobody, and lends nothing: it is on another host to everybody.
  *
+ * Admission (since 1.1, admission_set): how much may be under way at a time. Sends that are staged wait as QUEUED until there
+ * is room, those with the highest priority first; without it all go at once.
+ *
  * No thread of convoy ever calls the host: what ended is read from a ring (completions), with a descriptor to sleep on.
  */
 #ifndef CONVOY_TRANSFER_H
@@ -39,7 +42,7 @@ extern "C" {
 #endif
 
 #define CONVOY_TRANSFER_MAJOR 1
-#define CONVOY_TRANSFER_MINOR 0
+#define CONVOY_TRANSFER_MINOR 1
 
 #define CONVOY_SESSION_BYTES 128 /* room for a session id and its zero */
 
@@ -105,6 +108,12 @@ struct convoy_engine_info {
     uint64_t pool_bytes;
     uint64_t pool_generation; /* from 1; each resize makes the next */
     char session[CONVOY_SESSION_BYTES]; /* "host:port+incarnation", for peer_connect; ends in a zero */
+    /* Since 1.1: sends, see admission_set. */
+    uint32_t admitted_count;   /* under way: OFFERED */
+    uint32_t waiting_count;    /* that could go and wait for room */
+    uint64_t admitted_bytes;   /* their payload */
+    uint64_t waiting_bytes;
+    uint64_t overloaded_count; /* sends refused with OVERLOADED since the engine was opened */
 };
 
 /* OUT: the pool in figures, all in bytes but for the counts. Of an engine with a pool of device memory: that one; what is
@@ -245,6 +254,30 @@ struct convoy_raw {
     size_t piece_count; /* neighbours are moved as one */
 };
 
+/*
+ * IN: what may be under way at a time, since 1.1. Zero is no limit, as before the first call. A send is under way from OFFERED
+ * until its end; what counts is its payload. One that is larger than a limit in bytes goes when nothing else is under way
+ * there. What is under way already stays so.
+ *
+ * Who goes next: the highest priority; among equals, who could go first. A send whose peer has no room is passed over, so that
+ * a receiver that stands still holds up nobody else's, as long as the peer's limits are below the engine's; one that
+ * waits for the engine's room is not overtaken by smaller ones behind it.
+ *
+ * Limits hold for sends. What a peer asks for by a descriptor (load_start) and raw transfers are that side's to limit.
+ */
+struct convoy_admission {
+    uint32_t struct_size;
+    uint32_t critical_flags; /* none defined */
+    uint32_t hint_flags;     /* none defined */
+    uint32_t under_way_max;      /* sends of this engine */
+    uint64_t under_way_bytes;    /* of this engine */
+    uint32_t peer_under_way_max; /* sends to each peer */
+    uint32_t waiting_max;        /* QUEUED sends, for whatever they wait: one more is refused with OVERLOADED */
+    uint64_t peer_under_way_bytes; /* to each peer */
+    uint64_t age_ns; /* a waiting send gains one step of priority each time this has passed, so that none waits for ever
+                        behind higher ones; 0 = never */
+};
+
 /* engine_describe: beside CONVOY_TOPIC_DUMP, CONVOY_TOPIC_STATS and CONVOY_TOPIC_PROMETHEUS */
 #define CONVOY_TOPIC_TIMELINE 7 /* JSON: phases of the last requests */
 #define CONVOY_TOPIC_TRACE 8    /* the same for trace viewers (Chrome trace events) */
@@ -341,7 +374,8 @@ struct convoy_transfer_table {
 
     /* Offers to a peer what is staged, or stages it first (stage not NULL); it goes on by itself. OK at its end: the
      * receiver has loaded and checked it. transfer_out: until release. As stage_start; CLOSED: stale peer or staged.
-     * UNSUPPORTED: no such path to this peer. PEER_LOST: the peer has gone.
+     * UNSUPPORTED: no such path to this peer. PEER_LOST: the peer has gone. OVERLOADED: admission_set's waiting_max sends
+     * are waiting; nothing was staged. Its deadline runs while it waits for room, and TIMED_OUT then says for what.
      * [any thread; never blocks; allocates; open; since 1.0] */
     int32_t (*send_start)(convoy_transfer_engine *engine, const struct convoy_stage *stage,
                           const struct convoy_send *send, convoy_transfer *transfer_out, struct convoy_error *error);
@@ -425,6 +459,12 @@ struct convoy_transfer_table {
      * A push that begins after the target was given to another owner cannot be told apart: send knows owners, this does not.
      * [any thread; blocks up to timeout_ns in all; allocates; open; since 1.0] */
     int32_t (*transfer_sync)(convoy_transfer_engine *engine, const struct convoy_raw *raw, uint64_t timeout_ns,
+                             struct convoy_error *error);
+
+    /* Sets what may be under way at a time, for all sends from now on; those that wait and now have room go at once.
+     * INVALID_ARGUMENT: NULL, or its size. UNSUPPORTED: an unknown critical flag; of the loader: a build before 1.1.
+     * [any thread; never blocks; never allocates; open; since 1.1] */
+    int32_t (*admission_set)(convoy_transfer_engine *engine, const struct convoy_admission *admission,
                              struct convoy_error *error);
 };
 

@@ -150,6 +150,9 @@
     X(written_bytes_added)         /* a piece that comes twice stands for one that is missing */                       \
     X(reader_not_counted)          /* a release frees under it */                                                      \
     X(swept_in_flight)             /* a staged lease expires under a send */                                           \
+    X(overload_ignored)            /* any number of sends may wait */                                                  \
+    X(peer_room_ignored)           /* a full peer holds up the others */                                               \
+    X(waiting_bytes_returned)      /* a stage that is released while its send waits for room */                        \
     X(offer_taken_twice)                                                                                               \
     X(request_ignored)                                                                                                 \
     X(earlier_attempt_kept)        /* its offer stays beside that of the next */                                       \

@@ -26,6 +26,7 @@
     X(LIMIT, false, "limit passed")                                                                                    \
     X(BUSY, true, "an operation is open")                                                                              \
     X(SYSTEM, true, "refused by the operating system")                                                                 \
+    X(OVERLOADED, true, "more is waiting than the host allows")                                                        \
     X(TIMED_OUT, true, "timed out")                                                                                    \
     X(CANCELED, true, "canceled")                                                                                      \
     X(PEER_LOST, false, "peer lost")                                                                                   \

@@ -186,3 +186,9 @@ int32_t convoy_host_transfer_sync(convoy_host_engine *engine, const struct convo
 {
     CONVOY_FORWARD_WAIT(engine, transfer.transfer_sync, raw, timeout_ns, error);
 }
+
+int32_t convoy_host_transfer_admission_set(convoy_host_engine *engine, const struct convoy_admission *admission,
+                                           struct convoy_error *error)
+{
+    CONVOY_FORWARD(engine, transfer.admission_set, admission, error);
+}

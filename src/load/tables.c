@@ -8,8 +8,20 @@
 /* What stands in for a missing slot ignores its arguments; only their types matter, for the call to be a legal one. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
+/* Slots that came with a later minor: what is lacking is then most likely a newer build, so the text says of which version. */
+static const struct {
+    const char *slot;
+    const char *since;
+} later_slots[] = {{"transfer admission_set", "transfer 1.1"}};
+
 static int32_t unsupported(struct convoy_error *error, const char *slot)
 {
+    for (size_t i = 0; i < sizeof later_slots / sizeof later_slots[0]; i++) {
+        if (strcmp(later_slots[i].slot, slot) == 0) {
+            return convoy_error_set(error, CONVOY_UNSUPPORTED, "%s is of %s: the plugin that is loaded does not offer it",
+                                    slot, later_slots[i].since);
+        }
+    }
     return convoy_error_set(error, CONVOY_UNSUPPORTED, "%s: the plugin that is loaded does not offer it", slot);
 }
 
@@ -125,7 +137,9 @@ static int32_t unsupported(struct convoy_error *error, const char *slot)
     X(transfer, memory_register, (convoy_transfer_engine *a, void *b, uint64_t c, struct convoy_error *error))         \
     X(transfer, memory_deregister, (convoy_transfer_engine *a, void *b, uint64_t c, struct convoy_error *error))       \
     X(transfer, transfer_sync,                                                                                         \
-      (convoy_transfer_engine *a, const struct convoy_raw *b, uint64_t c, struct convoy_error *error))
+      (convoy_transfer_engine *a, const struct convoy_raw *b, uint64_t c, struct convoy_error *error))                 \
+    X(transfer, admission_set,                                                                                         \
+      (convoy_transfer_engine *a, const struct convoy_admission *b, struct convoy_error *error))
 
 #define MOVE_SLOTS(X)                                                                                                  \
     X(move, holdings, (convoy_context *a, struct convoy_holdings *b, struct convoy_error *error))                      \

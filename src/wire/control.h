@@ -41,7 +41,7 @@
 #define CONVOY_CONTROL_HOLDS_TEXT struct convoy_span   /* UTF-8; null is refused */
 #define CONVOY_CONTROL_HOLDS_MAYBE struct convoy_span  /* text, or null: text == NULL */
 #define CONVOY_CONTROL_HOLDS_INTEGER int64_t           /* 0 to the bound */
-#define CONVOY_CONTROL_HOLDS_STATUS int64_t            /* of 32 bits with sign */
+#define CONVOY_CONTROL_HOLDS_SIGNED int64_t            /* of 32 bits with sign */
 #define CONVOY_CONTROL_HOLDS_LARGE uint64_t            /* a text of decimal digits on the wire */
 #define CONVOY_CONTROL_HOLDS_BOOL bool
 #define CONVOY_CONTROL_HOLDS_OBJECT struct convoy_span /* JSON as it came; bytes 0 = {} */
@@ -70,7 +70,7 @@
     FIELD(error, "error", MAYBE, CONVOY_CONTROL_VALUE_BYTES_MAX, "what went wrong, null = nothing")                     \
     FIELD(staged_for_decoder, "staged_for_decoder", BOOL, 1, "the output is staged for the next hop")                   \
     FIELD(retryable, "retryable", BOOL, 1, "asking again may help")                                                     \
-    FIELD(status, "status", STATUS, INT32_MAX, "CONVOY_* status of the failure")                                        \
+    FIELD(status, "status", SIGNED, INT32_MAX, "CONVOY_* status of the failure")                                        \
     FIELD(reason, "reason", TEXT, CONVOY_CONTROL_VALUE_BYTES_MAX, "why, for people")                                    \
     FIELD(retry_after_ms, "retry_after_ms", INTEGER, CONVOY_CONTROL_INTEGER_MAX, "ask again not before, 0 = at will")   \
     FIELD(wire_version, "convoy_wire_version", INTEGER, UINT16_MAX, "of convoy; 0 = the sender is none")                \
@@ -79,7 +79,8 @@
     FIELD(edge, "convoy_edge", TEXT, CONVOY_CONTROL_ID_BYTES_MAX, "which of several outputs of a request")              \
     FIELD(exact_bytes, "convoy_exact_bytes", INTEGER, CONVOY_CONTROL_INTEGER_MAX, "bytes in the slot, 0 = data_size")   \
     FIELD(manifest_extra, "convoy_manifest", OBJECT, CONVOY_CONTROL_VALUE_BYTES_MAX,                                    \
-          "list_lengths: of lists that end in holes, or hold nothing else, which manifest cannot say")
+          "list_lengths: of lists that end in holes, or hold nothing else, which manifest cannot say")                  \
+    FIELD(priority, "convoy_priority", SIGNED, INT32_MAX, "of the request, higher goes first; 0 = usual")
 
 enum convoy_control_type {
     CONVOY_CONTROL_NONE = 0,

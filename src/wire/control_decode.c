@@ -231,7 +231,7 @@ static int32_t take_value(struct decoding *decoding, const struct convoy_control
 {
     switch (field->kind) {
     case CONVOY_CONTROL_KIND_INTEGER:
-    case CONVOY_CONTROL_KIND_STATUS:
+    case CONVOY_CONTROL_KIND_SIGNED:
         return take_integer(decoding, field, item);
     case CONVOY_CONTROL_KIND_LARGE:
         return take_large(decoding, field, item);

@@ -63,7 +63,7 @@ static int32_t check_field(const struct convoy_control *message, const struct co
     case CONVOY_CONTROL_KIND_LIST:
         return check_json(message, field, error);
     case CONVOY_CONTROL_KIND_INTEGER:
-    case CONVOY_CONTROL_KIND_STATUS:
+    case CONVOY_CONTROL_KIND_SIGNED:
     case CONVOY_CONTROL_KIND_LARGE:
     case CONVOY_CONTROL_KIND_BOOL:
     default:
@@ -87,7 +87,7 @@ static void put_value(struct convoy_writer *writer, const struct convoy_control 
 {
     switch (field->kind) {
     case CONVOY_CONTROL_KIND_INTEGER:
-    case CONVOY_CONTROL_KIND_STATUS:
+    case CONVOY_CONTROL_KIND_SIGNED:
         convoy_writer_number(writer, convoy_control_integer(message, field));
         break;
     case CONVOY_CONTROL_KIND_LARGE:

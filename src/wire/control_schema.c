@@ -21,7 +21,9 @@ static const struct convoy_control_field schema_fields[] = {
 #define CHANGED(member) {&schema_fields[FIELD_##member], CONVOY_CONTROL_NEVER}
 #define STAGED(member) {&schema_fields[FIELD_##member], CONVOY_CONTROL_STAGED_ONLY}
 #define PLAIN(member) {&schema_fields[FIELD_##member], CONVOY_CONTROL_PLAIN_ONLY}
-#define OWN CHANGED(wire_version), CHANGED(attempt), CHANGED(epoch), CHANGED(edge), CHANGED(exact_bytes), CHANGED(manifest_extra)
+#define OWN                                                                                                            \
+    CHANGED(wire_version), CHANGED(attempt), CHANGED(epoch), CHANGED(edge), CHANGED(exact_bytes),                      \
+        CHANGED(manifest_extra), CHANGED(priority)
 
 static const struct convoy_control_row schema_rows[CONVOY_CONTROL_TYPES] = {
     [CONVOY_CONTROL_REGISTER] =

@@ -10,7 +10,7 @@ enum convoy_control_kind {
     CONVOY_CONTROL_KIND_TEXT,
     CONVOY_CONTROL_KIND_MAYBE,
     CONVOY_CONTROL_KIND_INTEGER,
-    CONVOY_CONTROL_KIND_STATUS,
+    CONVOY_CONTROL_KIND_SIGNED,
     CONVOY_CONTROL_KIND_LARGE,
     CONVOY_CONTROL_KIND_BOOL,
     CONVOY_CONTROL_KIND_OBJECT,
@@ -38,7 +38,7 @@ struct convoy_control_entry {
     enum convoy_control_when when;
 };
 
-#define CONVOY_CONTROL_ENTRIES_MAX 16u
+#define CONVOY_CONTROL_ENTRIES_MAX 20u
 
 struct convoy_control_row {
     const char *name;

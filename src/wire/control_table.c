@@ -9,7 +9,7 @@ static const struct {
 } table_kinds[] = {
     [CONVOY_CONTROL_KIND_ID] = {"str", "required"},    [CONVOY_CONTROL_KIND_TEXT] = {"str", "`\"\"`"},
     [CONVOY_CONTROL_KIND_MAYBE] = {"str or null", "`null`"}, [CONVOY_CONTROL_KIND_INTEGER] = {"int", "`0`"},
-    [CONVOY_CONTROL_KIND_STATUS] = {"int", "`0`"},     [CONVOY_CONTROL_KIND_LARGE] = {"str of digits", "`\"0\"`"},
+    [CONVOY_CONTROL_KIND_SIGNED] = {"int", "`0`"},     [CONVOY_CONTROL_KIND_LARGE] = {"str of digits", "`\"0\"`"},
     [CONVOY_CONTROL_KIND_BOOL] = {"bool", "`false`"},  [CONVOY_CONTROL_KIND_OBJECT] = {"object", "`{}`"},
     [CONVOY_CONTROL_KIND_LIST] = {"list", "`[]`"},
 };
@@ -24,7 +24,7 @@ static const char *const table_when[] = {
 static void put_allowed(struct convoy_writer *writer, const struct convoy_control_field *field)
 {
     switch (field->kind) {
-    case CONVOY_CONTROL_KIND_STATUS:
+    case CONVOY_CONTROL_KIND_SIGNED:
         convoy_writer_text(writer, "-2147483648 to ");
         convoy_writer_large(writer, field->max);
         break;

@@ -53,7 +53,7 @@ bool convoy_control_is_default(const struct convoy_control *message, const struc
 {
     switch (field->kind) {
     case CONVOY_CONTROL_KIND_INTEGER:
-    case CONVOY_CONTROL_KIND_STATUS:
+    case CONVOY_CONTROL_KIND_SIGNED:
         return convoy_control_integer(message, field) == 0;
     case CONVOY_CONTROL_KIND_LARGE:
         return convoy_control_large(message, field) == 0;
@@ -74,7 +74,7 @@ static int32_t check_integer(const struct convoy_control *message, const struct 
                              int32_t wrong, struct convoy_error *error)
 {
     int64_t value = convoy_control_integer(message, field);
-    int64_t least = field->kind == CONVOY_CONTROL_KIND_STATUS ? INT32_MIN : 0;
+    int64_t least = field->kind == CONVOY_CONTROL_KIND_SIGNED ? INT32_MIN : 0;
     if (value < least || value > (int64_t)field->max) {
         return convoy_error_set(error, wrong, "%s.%s is %" PRId64 ", allowed are %" PRId64 " to %" PRIu64,
                                 convoy_control_name(message->type), field->key, value, least, field->max);
@@ -102,7 +102,7 @@ int32_t convoy_control_check(const struct convoy_control *message, const struct 
 {
     switch (field->kind) {
     case CONVOY_CONTROL_KIND_INTEGER:
-    case CONVOY_CONTROL_KIND_STATUS:
+    case CONVOY_CONTROL_KIND_SIGNED:
         return check_integer(message, field, wrong, error);
     case CONVOY_CONTROL_KIND_LARGE:
     case CONVOY_CONTROL_KIND_BOOL:

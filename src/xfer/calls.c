@@ -125,6 +125,7 @@ int32_t convoy_xfer_contents(struct convoy_xfer *engine, convoy_transfer transfe
             .session = entry->descriptor.session,
             .scalars = entry->descriptor.scalars,
             .attempt = entry->attempt,
+            .priority = entry->descriptor.priority,
         };
         status = CONVOY_OK;
     }
@@ -154,7 +155,7 @@ static void release_entry(struct convoy_xfer *engine, struct convoy_xfer_entry *
         abort_entry(engine, entry, "released before its end");
     }
     if (entry->kind == CONVOY_XFER_STAGE && entry->state == CONVOY_TRANSFER_STAGED) {
-        convoy_xfer_stage_retire(engine, entry, CONVOY_LEASE_END_RELEASED);
+        convoy_xfer_stage_let_go(engine, entry);
     }
     if (entry->kind == CONVOY_XFER_LOAD && !entry->is_copying) {
         convoy_xfer_load_give_back(engine, entry);

@@ -340,7 +340,7 @@ void *convoy_xfer_copier_main(void *argument)
             convoy_raw_copy_run(engine, ordered);
         } else if (engine->job_first != CONVOY_XFER_NOBODY) {
             convoy_xfer_job_run(engine, &engine->entries[engine->job_first]);
-        } else if (engine->must_flush) {
+        } else if (convoy_xfer_is_owing(engine)) {
             convoy_xfer_unlock(engine);
             convoy_xfer_lock(engine);
         } else {

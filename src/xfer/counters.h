@@ -42,7 +42,8 @@
     X(generations_handed, "Generations of the pool that peers have mapped.")                                           \
     X(generations_taken, "Generations of peers' pools mapped here.")                                                   \
     X(generations_refused, "Generations of the pool that peers could not map.")                                        \
-    X(generations_late, "Messages about a generation that has ended, dropped.")
+    X(generations_late, "Messages about a generation that has ended, dropped.")                                        \
+    X(overloaded, "Sends refused since as many as may wait were waiting.")
 
 enum convoy_xfer_counter {
 #define CONVOY_XFER_COUNTER_NUMBER(name, ...) CONVOY_XFER_COUNT_##name,

@@ -83,6 +83,26 @@ static json_t *ask_bulk(struct convoy_xfer *engine)
     return far != NULL ? convoy_bulk_describe(far->bulk) : NULL;
 }
 
+/* Of those to whom something is under way, or for whom something waits. */
+static json_t *describe_admitted(const struct convoy_xfer *engine)
+{
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < engine->peer_top; i++) {
+        const struct convoy_admission_load *load = &engine->peers[i].admission.load;
+        if (load->under_way == 0 && load->waiting == 0) {
+            continue;
+        }
+        json_t *one = json_object();
+        set_text(one, "session", engine->peers[i].session);
+        set_number(one, "under_way", load->under_way);
+        set_number(one, "under_way_bytes", load->under_way_bytes);
+        set_number(one, "waiting", load->waiting);
+        set_number(one, "waiting_bytes", load->waiting_bytes);
+        (void)json_array_append_new(out, one);
+    }
+    return out;
+}
+
 /* bulk: taken. */
 static json_t *describe_stats(struct convoy_xfer *engine, json_t *bulk)
 {
@@ -99,6 +119,8 @@ static json_t *describe_stats(struct convoy_xfer *engine, json_t *bulk)
     if (bulk != NULL) {
         (void)json_object_set_new(part_of(out, "far"), "bulk", bulk);
     }
+    (void)json_object_set_new(part_of(out, "admission"), "peers", describe_admitted(engine));
+    set_number(part_of(out, "admission"), "overloaded", engine->counters[CONVOY_XFER_COUNT_overloaded]);
     convoy_xfer_unlock(engine);
     set_text(out, "session", snapshot->session);
     convoy_xfer_snapshot_walk(snapshot, describe_sample, out);
@@ -122,6 +144,12 @@ static json_t *dump_entry(const struct convoy_xfer *engine, const struct convoy_
     set_number(out, "bytes", entry->payload_bytes);
     set_number(out, "age_ns", now_ns - entry->times_ns[CONVOY_TIME_STARTED]);
     set_number(out, "users", entry->users);
+    if (entry->place != CONVOY_XFER_PLACE_NONE) {
+        (void)json_object_set_new(out, "priority", json_integer(entry->wait.priority));
+    }
+    if (entry->place == CONVOY_XFER_PLACE_WAITING) {
+        set_number(out, "waiting_ns", now_ns - entry->wait.since_ns);
+    }
     (void)json_object_set_new(out, "lent", json_boolean(entry->is_lent));
     (void)json_object_set_new(out, "copying", json_boolean(entry->is_copying));
     (void)json_object_set_new(out, "hidden", json_boolean(entry->is_hidden));
@@ -264,6 +292,7 @@ json_t *convoy_xfer_describe(struct convoy_xfer *engine, uint32_t topic)
     if (topic == CONVOY_TOPIC_DUMP) {
         json_t *stats = describe_stats(engine, NULL);
         (void)json_object_set(out, "pool", json_object_get(stats, "pool"));
+        (void)json_object_set(out, "admission", json_object_get(stats, "admission"));
         json_decref(stats);
     }
     return out;

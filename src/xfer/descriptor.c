@@ -61,6 +61,7 @@ int32_t convoy_descriptor_encode(const struct convoy_descriptor *descriptor, uin
     convoy_bytes_put_u16(out + 66, (uint16_t)descriptor->session.bytes);
     convoy_bytes_put_u32(out + 68, (uint32_t)descriptor->scalars.bytes);
     convoy_bytes_put_u32(out + 72, (uint32_t)manifest);
+    convoy_bytes_put_u32(out + 76, (uint32_t)descriptor->priority);
     uint8_t *at = put_span(out + CONVOY_DESCRIPTOR_HEADER_BYTES, descriptor->request);
     at = put_span(at, descriptor->session);
     (void)put_span(at, descriptor->scalars);
@@ -125,6 +126,7 @@ int32_t convoy_descriptor_decode(const uint8_t *bytes, size_t length, struct con
     struct convoy_descriptor read = {
         .flags = convoy_bytes_u16(bytes + 6) & CONVOY_DESCRIPTOR_CRITICAL,
         .attempt = convoy_bytes_u32(bytes + 12),
+        .priority = (int32_t)convoy_bytes_u32(bytes + 76),
         .incarnation = convoy_bytes_u64(bytes + 16),
         .serial = convoy_bytes_u64(bytes + 24),
         .generation = convoy_bytes_u64(bytes + 32),

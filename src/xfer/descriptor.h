@@ -6,12 +6,12 @@
  *
  *   0 "CVTD" 4 | 4 version 2 = 1 | 6 flags 2 | 8 length of all 4 | 12 attempt 4 | 16 incarnation 8 | 24 serial 8
  *   32 generation of the pool 8 | 40 offset 8 | 48 payload bytes 8 | 56 checksum 8 | 64 request length 2
- *   66 session length 2 | 68 scalars length 4 | 72 manifest length 4 | 76 spare 4
+ *   66 session length 2 | 68 scalars length 4 | 72 manifest length 4 | 76 priority 4, signed; builds before 1.1
+ *      write 0 and skip it
  *   80 request, session, scalars, manifest (wire/manifest_binary.h), without anything between them
  *
  * A broker carries it between builds that have agreed on nothing, so there is room for a later one: of the flags the low
- * byte is critical (an unknown bit is refused), the high byte are hints (an unknown bit is ignored), and what is spare is
- * written as 0 and not read.
+ * byte is critical (an unknown bit is refused), the high byte are hints (an unknown bit is ignored).
  */
 #ifndef CONVOY_XFER_DESCRIPTOR_H
 #define CONVOY_XFER_DESCRIPTOR_H
@@ -29,6 +29,7 @@
 struct convoy_descriptor {
     uint32_t flags; /* CONVOY_DESCRIPTOR_CHECKSUM */
     uint32_t attempt;
+    int32_t priority; /* of the request, 0 = usual */
     uint64_t incarnation;
     uint64_t serial; /* the sender's transfer; 0 in JSON */
     uint64_t generation;

@@ -62,6 +62,7 @@ int32_t convoy_descriptor_to_json(const struct convoy_descriptor *descriptor, ch
         .epoch = descriptor->incarnation,
         .exact_bytes = (int64_t)descriptor->payload_bytes,
         .manifest_extra = {texts.extra, texts.extra != NULL ? strlen(texts.extra) : 0},
+        .priority = descriptor->priority,
     };
     status = convoy_control_encode(&message, text_out, bytes_out, error);
     free(texts.fields);
@@ -103,6 +104,7 @@ static int32_t fill(const struct convoy_control *message, struct convoy_descript
     bool is_ours = convoy_session_parse(message->session_id.text, message->session_id.bytes, &session, NULL) == CONVOY_OK;
     *out = (struct convoy_descriptor){
         .attempt = message->attempt != 0 ? (uint32_t)message->attempt : 1,
+        .priority = (int32_t)message->priority,
         .incarnation = is_ours ? session.incarnation : message->epoch,
         .offset = (uint64_t)message->slot_offset,
         .slot_bytes = (uint64_t)message->data_size,

@@ -47,6 +47,8 @@ void convoy_xfer_info(struct convoy_xfer *engine, struct convoy_engine_info *inf
 int32_t convoy_xfer_figures(struct convoy_xfer *engine, struct convoy_engine_figures *figures_out,
                             struct convoy_error *error);
 int32_t convoy_xfer_fits(struct convoy_xfer *engine, const uint64_t *bytes, size_t count, struct convoy_error *error);
+int32_t convoy_xfer_admission_set(struct convoy_xfer *engine, const struct convoy_admission *limits,
+                                  struct convoy_error *error);
 int32_t convoy_xfer_resize(struct convoy_xfer *engine, uint64_t bytes, struct convoy_error *error);
 /* New JSON; NULL = out of memory. gives */
 json_t *convoy_xfer_describe(struct convoy_xfer *engine, uint32_t topic);
@@ -85,6 +87,7 @@ struct convoy_xfer_contents {
     struct convoy_span session;
     struct convoy_span scalars;
     uint32_t attempt;
+    int32_t priority;
 };
 int32_t convoy_xfer_contents(struct convoy_xfer *engine, convoy_transfer transfer,
                              struct convoy_xfer_contents *contents_out, struct convoy_error *error);

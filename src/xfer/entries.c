@@ -310,6 +310,7 @@ bool convoy_xfer_entry_move(struct convoy_xfer *engine, struct convoy_xfer_entry
         return false;
     }
     entry->state = state;
+    convoy_xfer_admission_moved(engine, entry);
     if (!convoy_xfer_state_is_end(state)) {
         return true;
     }

@@ -4,6 +4,7 @@
 #define CONVOY_XFER_ENTRY_H
 
 #include "pool/pool.h"
+#include "xfer/admission.h"
 #include "xfer/descriptor.h"
 #include "xfer/device_part.h"
 #include "xfer/engine.h"
@@ -33,6 +34,7 @@ struct convoy_xfer_entry {
     uint32_t peer;   /* index, or NOBODY */
     uint32_t source; /* send: its stage; else NOBODY */
     uint32_t users;  /* stage: sends of it */
+    uint32_t waits;  /* stage: those that wait for room */
     uint32_t path;
     uint32_t retries;
     uint32_t retries_left;
@@ -70,6 +72,8 @@ struct convoy_xfer_entry {
     uint64_t landing_generation;
     uint64_t note_bytes; /* of the descriptor that lands there */
     int32_t refused_status; /* send to a far peer: its bytes were refused, and why comes next; OK = no */
+    enum convoy_xfer_place place;    /* send: what it counts as */
+    struct convoy_waiting_node wait; /* send: its priority; when it waits, its turn */
     uint64_t digest;
     uint64_t deadline_ns;
     uint64_t lease_ns;

@@ -27,6 +27,11 @@ void convoy_xfer_info(struct convoy_xfer *engine, struct convoy_engine_info *inf
     info_out->pool_memory = convoy_pool_memory(convoy_xfer_device_own_pool(engine));
     info_out->pool_bytes = convoy_pool_bytes(convoy_xfer_device_own_pool(engine));
     info_out->pool_generation = engine->generation;
+    info_out->admitted_count = engine->admission.load.under_way;
+    info_out->waiting_count = engine->admission.load.waiting;
+    info_out->admitted_bytes = engine->admission.load.under_way_bytes;
+    info_out->waiting_bytes = engine->admission.load.waiting_bytes;
+    info_out->overloaded_count = engine->counters[CONVOY_XFER_COUNT_overloaded];
     memcpy(info_out->session, engine->session, sizeof info_out->session);
     convoy_xfer_unlock(engine);
 }

@@ -166,7 +166,7 @@ int32_t convoy_xfer_thaw(struct convoy_xfer *engine, struct convoy_error *error)
     return status;
 }
 
-/* A later build may have held back sends that could go. This one knows no reason to. */
+/* Those that another build may have held back though they could go; whatever waits for room already stays in its turn. */
 static void advance_sends(struct convoy_xfer *engine)
 {
     for (uint32_t at = engine->active_first; at != CONVOY_XFER_NOBODY;) {
@@ -188,7 +188,7 @@ void convoy_xfer_go(struct convoy_xfer *engine)
     (void)pthread_cond_broadcast(&engine->changed);
     (void)pthread_cond_broadcast(&engine->work);
     convoy_xfer_kick(engine);
-    convoy_xfer_unlock(engine);
+    convoy_xfer_unlock(engine); /* sends that wait and have room go first */
 }
 
 /* -- letting go ---------------------------------------------------------------------------------------------------- */

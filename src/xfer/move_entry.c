@@ -119,6 +119,10 @@ static const struct convoy_bundle_field entry_field_list[] = {
     ENTRY(93, request_length),
     ENTRY(94, request),
     ENTRY(95, past),
+    ENTRY(96, wait.priority),
+    ENTRY(97, wait.since_ns),
+    ENTRY(98, wait.order),
+    ENTRY(99, descriptor.priority),
 };
 
 #define PIECE(tag, member) CONVOY_BUNDLE_FIELD(tag, struct convoy_tensor_piece, member)
@@ -498,5 +502,6 @@ int32_t convoy_xfer_restore_links(struct convoy_xfer_restoring *restoring, struc
             engine->entries[entry->source].users++;
         }
     }
+    convoy_xfer_admission_restore(engine);
     return CONVOY_OK;
 }

@@ -55,6 +55,13 @@ static const struct convoy_bundle_field engine_field_list[] = {
     ENGINE(26, local.boot_tag),
     ENGINE(27, local.file),
     ENGINE(28, past_count),
+    ENGINE(29, admission.limits.under_way_max),
+    ENGINE(30, admission.limits.under_way_bytes),
+    ENGINE(31, admission.limits.peer_under_way_max),
+    ENGINE(32, admission.limits.peer_under_way_bytes),
+    ENGINE(33, admission.limits.waiting_max),
+    ENGINE(34, admission.limits.age_ns),
+    ENGINE(35, admission.longest_ns),
 };
 
 #define TABLE(tag, member) CONVOY_BUNDLE_FIELD(tag, struct convoy_device_table, member)

@@ -16,6 +16,7 @@
 #include "net/local_socket.h"
 #include "net/runtime.h"
 #include "pool/pool.h"
+#include "xfer/admission.h"
 #include "xfer/counters.h"
 #include "xfer/descriptor.h"
 #include "xfer/device_part.h"
@@ -92,6 +93,7 @@ struct convoy_xfer_peer {
     void *ring_memory;
     uint64_t sequence; /* of the last offer to it */
     struct convoy_window window;
+    struct convoy_xfer_admission_peer admission;
     uint64_t sent_bytes;
     uint64_t received_bytes;
     struct convoy_ring_entry late; /* a test wants it said behind the next one; type 0 = none */
@@ -204,6 +206,7 @@ struct convoy_xfer {
     uint32_t job_last;
     uint32_t copying_count;
     uint32_t accepting_count; /* loads that wait for any offer */
+    struct convoy_xfer_admission admission;
 
     struct convoy_xfer_waiting *waiting; /* ring of offers */
     uint32_t waiting_count;
@@ -284,8 +287,17 @@ static inline void convoy_xfer_lock(struct convoy_xfer *engine)
 /* Carries out what was written down for peers on other hosts. [no lock] */
 void convoy_far_flush(struct convoy_xfer *engine);
 
+/* Something that whoever gives the lock up does first, else it may stay undone for as long as that one sleeps. */
+static inline bool convoy_xfer_is_owing(const struct convoy_xfer *engine)
+{
+    return engine->must_flush || (engine->admission.is_due && !engine->is_parked);
+}
+
 static inline void convoy_xfer_unlock(struct convoy_xfer *engine)
 {
+    if (engine->admission.is_due) {
+        convoy_xfer_admission_run(engine);
+    }
     bool must_flush = engine->must_flush;
     engine->must_flush = false;
     (void)pthread_mutex_unlock(&engine->lock);
@@ -419,7 +431,12 @@ _Atomic uint64_t *convoy_xfer_stage_mark(const struct convoy_xfer_entry *entry);
 void convoy_xfer_stage_poll(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, bool is_inline);
 void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_stage_retire(struct convoy_xfer *engine, struct convoy_xfer_entry *entry, enum convoy_lease_end end);
+/* The host has let go of one that is staged: its bytes return once no send of it waits for room. */
+void convoy_xfer_stage_let_go(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+/* Its stage may have come to an end, or may be offered while it is copied. */
 void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
+/* It goes: its peer hears of it. */
+void convoy_xfer_send_offer(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 /* What it has offered early is there. */
 void convoy_xfer_send_staged(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);
 void convoy_xfer_send_again(struct convoy_xfer *engine, struct convoy_xfer_entry *entry);

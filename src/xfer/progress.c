@@ -44,6 +44,10 @@ static void timed_out(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_PEER_ERROR,
                                "peer %s did not take %llu bytes: status %d", engine->peers[entry->peer].session,
                                (unsigned long long)entry->payload_bytes, entry->refused_status);
+    } else if (entry->place == CONVOY_XFER_PLACE_WAITING) {
+        char why[CONVOY_ADMISSION_WHY_BYTES];
+        convoy_xfer_admission_why(engine, entry, why);
+        convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_TIMED_OUT, "its deadline has passed: %s", why);
     } else {
         convoy_xfer_entry_fail(engine, entry, CONVOY_TRANSFER_FAILED, CONVOY_TIMED_OUT, "%s in state %s",
                                is_lease ? "its lease has expired" : "its deadline has passed",
@@ -211,7 +215,7 @@ static void sleep_follower(struct convoy_xfer *engine, uint64_t end_ns)
 {
     const struct timespec until = {.tv_sec = (time_t)(end_ns / CONVOY_NS_PER_S),
                                    .tv_nsec = (long)(end_ns % CONVOY_NS_PER_S)};
-    if (engine->must_flush) { /* carried out first: what is waited for may hang on it */
+    if (convoy_xfer_is_owing(engine)) { /* carried out first: what is waited for may hang on it */
         convoy_xfer_unlock(engine);
         convoy_xfer_lock(engine);
         return;

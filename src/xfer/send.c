@@ -60,6 +60,15 @@ void convoy_xfer_send_advance(struct convoy_xfer *engine, struct convoy_xfer_ent
     if ((stage->state != CONVOY_TRANSFER_STAGED && !is_early) || entry->state != CONVOY_TRANSFER_QUEUED) {
         return;
     }
+    if (convoy_xfer_admission_ask(engine, entry, stage->payload_bytes, is_early)) {
+        convoy_xfer_send_offer(engine, entry);
+    }
+}
+
+void convoy_xfer_send_offer(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    const struct convoy_xfer_entry *stage = &engine->entries[entry->source];
+    bool is_early = stage->is_deferred;
     uint64_t now = convoy_now_ns();
     /* A reader may come to a lease that is filled; before that, only who may touch it while it is. */
     entry->reference = stage->is_deferred ? CONVOY_REFERENCE_WRITE : CONVOY_REFERENCE_READ;
@@ -196,16 +205,31 @@ static void fill_send(struct convoy_xfer *engine, struct convoy_xfer_entry *entr
     bool is_far = engine->peers[entry->peer].lane->is_far;
     entry->path = is_far || send->address != 0 ? CONVOY_PATH_PUSH : send->path != 0 ? send->path : CONVOY_PATH_LEND;
     entry->offset = send->address;
+    entry->place = CONVOY_XFER_PLACE_STAGING;
+    entry->wait.priority = send->priority != 0 ? send->priority : stage->descriptor.priority;
     entry->retries_left = convoy_xfer_retries(send->retries);
     entry->deadline_ns = convoy_deadline_after(entry->times_ns[CONVOY_TIME_STARTED], timeout);
     convoy_xfer_timer(engine, entry->deadline_ns);
+}
+
+/* A place for it, before anything is staged. What has come meanwhile may have made room; to hear it gives the lock up. */
+static int32_t enter(struct convoy_xfer *engine, const struct convoy_send *send, struct convoy_error *error)
+{
+    int32_t status = check_send(engine, send, error);
+    if (status == CONVOY_OK && convoy_xfer_admission_is_full(engine)) {
+        convoy_xfer_pump(engine);
+        convoy_xfer_admission_run(engine);
+        status = convoy_xfer_check_open(engine, error);
+        status = status == CONVOY_OK ? check_send(engine, send, error) : status;
+    }
+    return status == CONVOY_OK ? convoy_xfer_admission_enter(engine, error) : status;
 }
 
 static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage *stage, const struct convoy_send *send,
                            bool is_awaited, convoy_transfer *transfer_out, struct convoy_error *error)
 {
     struct convoy_xfer_entry *staged = NULL;
-    int32_t status = check_send(engine, send, error);
+    int32_t status = enter(engine, send, error);
     if (status != CONVOY_OK) {
         return status;
     }
@@ -229,6 +253,7 @@ static int32_t send_locked(struct convoy_xfer *engine, const struct convoy_stage
         staged->is_released = entry == NULL;
     }
     if (entry == NULL) {
+        convoy_xfer_admission_leave(engine);
         if (status == CONVOY_OK && stage != NULL) {
             convoy_xfer_entry_fail(engine, staged, CONVOY_TRANSFER_ABORTED, CONVOY_CANCELED, "it cannot be sent");
             convoy_xfer_entry_settle(engine, staged);

@@ -154,6 +154,7 @@ static void describe(struct convoy_xfer *engine, struct convoy_xfer_entry *entry
     entry->descriptor = (struct convoy_descriptor){
         .flags = (stage->critical_flags & CONVOY_STAGE_CHECKSUM) != 0 ? CONVOY_DESCRIPTOR_CHECKSUM : 0,
         .attempt = entry->attempt,
+        .priority = stage->priority,
         .incarnation = engine->incarnation,
         .serial = convoy_xfer_entry_handle(entry),
         .generation = engine->generation,
@@ -322,7 +323,13 @@ void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_ent
     entry->deadline_ns = convoy_deadline_after(now, entry->lease_ns);
     convoy_xfer_timer(engine, entry->deadline_ns);
     (void)convoy_xfer_entry_move(engine, entry, CONVOY_TRANSFER_STAGED);
-    if (entry->is_released) { /* its send was over first */
+    convoy_xfer_stage_let_go(engine, entry); /* its send may have been over first */
+}
+
+void convoy_xfer_stage_let_go(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
+{
+    bool is_awaited = entry->waits != 0 && !CONVOY_MUTATED(waiting_bytes_returned);
+    if (entry->is_released && entry->state == CONVOY_TRANSFER_STAGED && !is_awaited) {
         convoy_xfer_stage_retire(engine, entry, CONVOY_LEASE_END_RELEASED);
     }
 }

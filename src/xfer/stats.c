@@ -168,6 +168,7 @@ void convoy_xfer_snapshot_take(struct convoy_xfer *engine, struct convoy_xfer_sn
     convoy_pool_figures(engine->pool, &out->pool);
     convoy_pool_figures(engine->notes, &out->notes);
     out->offers_waiting = engine->waiting_count;
+    out->admission = engine->admission;
     out->completions = engine->ended_count;
     take_table(engine, out);
     take_device(engine, out);
@@ -260,6 +261,33 @@ static void walk_engine(const struct walk *walk, const struct convoy_xfer_snapsh
     }
 }
 
+static void walk_admission(const struct walk *walk, const struct convoy_xfer_admission *admission)
+{
+    const struct convoy_admission *limits = &admission->limits;
+    const struct {
+        const char *name;
+        const char *help;
+        uint64_t number;
+    } gauges[] = {
+        {"under_way", "Sends that are offered and have no end yet.", admission->load.under_way},
+        {"under_way_bytes", "Bytes of their payloads.", admission->load.under_way_bytes},
+        {"waiting", "Sends that could go and wait for room.", admission->load.waiting},
+        {"waiting_bytes", "Bytes of their payloads.", admission->load.waiting_bytes},
+        {"queued", "Sends that are not offered yet, for whatever they wait.", admission->queued},
+        {"under_way_limit", "Sends that may be under way; 0: no limit.", limits->under_way_max},
+        {"under_way_limit_bytes", "Bytes that may be under way; 0: no limit.", limits->under_way_bytes},
+        {"peer_under_way_limit", "Sends that may be under way to each peer; 0: no limit.", limits->peer_under_way_max},
+        {"peer_under_way_limit_bytes", "Bytes that may be under way to each peer; 0: no limit.",
+         limits->peer_under_way_bytes},
+        {"queued_limit", "Sends that may be queued; 0: no limit.", limits->waiting_max},
+        {"age_ns", "After which a waiting send gains a step of priority; 0: never.", limits->age_ns},
+        {"longest_wait_ns", "The longest that a send has waited for room.", admission->longest_ns},
+    };
+    for (size_t i = 0; i < sizeof gauges / sizeof gauges[0]; i++) {
+        tell(walk, CONVOY_XFER_GAUGE, "admission", gauges[i].name, gauges[i].help, gauges[i].number);
+    }
+}
+
 static void walk_phases(const struct walk *walk, const struct convoy_xfer_snapshot *snapshot)
 {
     for (uint32_t i = 0; i < CONVOY_XFER_PHASE_COUNT; i++) {
@@ -283,6 +311,7 @@ void convoy_xfer_snapshot_walk(const struct convoy_xfer_snapshot *snapshot, conv
         tell(&walk, CONVOY_XFER_COUNTER, "counters", counters[i].name, counters[i].help, snapshot->counters[i]);
     }
     walk_engine(&walk, snapshot);
+    walk_admission(&walk, &snapshot->admission);
     walk_pool(&walk, "pool", &snapshot->pool);
     walk_pool(&walk, "notes", &snapshot->notes);
     if (snapshot->has_device) {

@@ -21,6 +21,7 @@ struct convoy_xfer_snapshot {
     uint64_t transfers[CONVOY_XFER_STATES];
     uint64_t lent; /* sends that a peer may read */
     uint64_t offers_waiting;
+    struct convoy_xfer_admission admission;
     uint64_t completions;
     uint64_t copies;
     uint64_t orders;

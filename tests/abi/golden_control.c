@@ -10,14 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONTROL_DEFAULTS = 0, CONTROL_FULL = 256, CONTROL_STAGED = 512 };
+/* A full message has the fields of 1.0 and stays as it is; what a later release adds has a frame of its own. */
+enum { CONTROL_DEFAULTS = 0, CONTROL_FULL = 256, CONTROL_STAGED = 512, CONTROL_PRIORITY = 768 };
 
 /* What a field of each kind is in a full message. */
 #define FULL_ID(key) ((struct convoy_span){"request 1", 9})
 #define FULL_TEXT(key) ((struct convoy_span){"of " key, 3 + sizeof key - 1})
 #define FULL_MAYBE(key) ((struct convoy_span){"went wrong", 10})
 #define FULL_INTEGER(key) 42
-#define FULL_STATUS(key) (-204)
+#define FULL_SIGNED(key) (-204)
 #define FULL_LARGE(key) UINT64_MAX
 #define FULL_BOOL(key) true
 #define FULL_OBJECT(key) ((struct convoy_span){"{\"a\":1}", 7})
@@ -33,7 +34,8 @@ static size_t encode_control(uint32_t which, uint8_t *out)
     memset(&message, 0, sizeof message);
     if (which >= CONTROL_FULL) {
         CONVOY_CONTROL_FIELDS(FULL)
-        message.staged_for_decoder = which >= CONTROL_STAGED;
+        message.staged_for_decoder = which / CONTROL_FULL == CONTROL_STAGED / CONTROL_FULL;
+        message.priority = which >= CONTROL_PRIORITY ? INT32_MIN : 0;
     }
     message.type = (enum convoy_control_type)(which % CONTROL_FULL);
     message.request_id = (struct convoy_span){"request 1", 9};
@@ -88,6 +90,8 @@ static const struct golden_frame frames[] = {
     CONTROL("abort", ABORT),
     CONTROL("drained", DRAINED),
     CONTROL("query", QUERY),
+    {"control.staged.priority", CONVOY_CONTROL_STAGED + CONTROL_PRIORITY, encode_control, decode_control},
+    {"control.ready.priority", CONVOY_CONTROL_READY + CONTROL_PRIORITY, encode_control, decode_control},
 };
 
 static const struct golden_bad bads[] = {

@@ -149,9 +149,9 @@ static int32_t decode_notice(uint32_t type, const uint8_t *data, size_t length)
 
 static struct convoy_manifest_room manifest_room;
 
+/* which: the priority, as its 32 bits; 0 is what builds before 1.1 write. */
 static size_t encode_descriptor(uint32_t which, uint8_t *out)
 {
-    (void)which;
     char *names = NULL;
     struct convoy_manifest *manifest = convoy_manifest_create(3, 1, 8, &names);
     if (manifest == NULL) {
@@ -169,6 +169,7 @@ static size_t encode_descriptor(uint32_t which, uint8_t *out)
     manifest->lists[0] = (struct convoy_tensor_list){.name = names + 1, .name_length = 1, .length = 4};
     struct convoy_descriptor descriptor = {.flags = CONVOY_DESCRIPTOR_CHECKSUM,
                                            .attempt = 3,
+                                           .priority = (int32_t)which,
                                            .incarnation = 0xaa,
                                            .serial = 77,
                                            .generation = 1,
@@ -192,15 +193,14 @@ static size_t encode_descriptor(uint32_t which, uint8_t *out)
 
 static int32_t decode_descriptor(uint32_t which, const uint8_t *data, size_t length)
 {
-    (void)which;
     struct convoy_descriptor read;
     int32_t status = convoy_descriptor_decode(data, length, &manifest_room, &read, NULL);
     if (status != CONVOY_OK) {
         return status;
     }
     const struct convoy_manifest *manifest = read.manifest;
-    bool is_same = read.flags == CONVOY_DESCRIPTOR_CHECKSUM && read.attempt == 3 && read.incarnation == 0xaa &&
-                   read.serial == 77 && read.generation == 1 && read.offset == 8192 &&
+    bool is_same = read.flags == CONVOY_DESCRIPTOR_CHECKSUM && read.attempt == 3 && read.priority == (int32_t)which &&
+                   read.incarnation == 0xaa && read.serial == 77 && read.generation == 1 && read.offset == 8192 &&
                    read.checksum == 0x0123456789abcdefu && read.request.bytes == 7 &&
                    memcmp(read.request.text, "request", 7) == 0 && read.session.bytes == sizeof SESSION - 1 &&
                    memcmp(read.session.text, SESSION, sizeof SESSION - 1) == 0 && read.scalars.bytes == 10 &&
@@ -234,6 +234,7 @@ static const struct golden_frame frames[] = {
     NOTICE("forget", FORGET),
     NOTICE("put", PUT),
     {"transfer.descriptor", 0, encode_descriptor, decode_descriptor},
+    {"transfer.descriptor-priority", 0xfffffffdu, encode_descriptor, decode_descriptor},
 };
 
 static const struct golden_bad bads[] = {

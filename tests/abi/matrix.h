@@ -61,6 +61,13 @@ void matrix_threads(convoy_loader *loader, uint16_t port);
 /* matrix_tails.c: longer structs, unknown flags, new fields, slots, families. */
 void matrix_tails(convoy_loader *loader);
 
+/* matrix_since.c: what a later minor of a family added, with a plugin that has it and one that has not. */
+void matrix_since(convoy_loader *loader);
+/* Of all that is staged from here on; 0 where the host's headers or the plugin are before transfer 1.1. */
+void matrix_priority_begin(convoy_loader *loader);
+void matrix_priority_put(struct convoy_stage *stage);
+void matrix_priority_say(const struct convoy_payload *payload);
+
 /* matrix_transfer.c */
 #define MATRIX_BYTES 70000u
 struct matrix_engine {

@@ -50,7 +50,8 @@ make_frozen() { # $1: folder of the release
     rm -rf "${place:?}/$name"
     mkdir -p "$place/$name"
     git archive "$commit" | tar -x -C "$place/$name" || die "$name: git archive $commit"
-    make -C "$place/$name" -j2 DEPS=no build/libconvoy.so.1 build/libconvoy_loader.a build/convoy >"$place/$name.log" 2>&1 ||
+    # What was said to the make above is about this tree.
+    env -u MAKEFLAGS -u MAKEOVERRIDES make -C "$place/$name" -j2 DEPS=no build/libconvoy.so.1 build/libconvoy_loader.a build/convoy >"$place/$name.log" 2>&1 ||
         die "$name does not build from $commit: see $place/$name.log"
     echo "$commit" >"$place/$name/made-from"
 }
@@ -64,6 +65,11 @@ make_host() { # $1: release
 
 plugin() { echo "${tree[$1]}/build/libconvoy.so.1"; }
 wire_max() { "${tree[$1]}/build/convoy" inspect --manifest "$(plugin "$1")" | sed 's/.*"wire":{"min":[0-9]*,"max":\([0-9]*\)}.*/\1/'; }
+
+# Minors of transfer: what a release's plugin offers, and what its headers know. What 1.1 added depends on both.
+plugin_minor() { "${tree[$1]}/build/convoy" inspect --manifest "$(plugin "$1")" | sed 's/.*"name":"transfer","min":"[0-9.]*","max":"1\.\([0-9]*\)".*/\1/'; }
+header_minor() { sed -n 's/^#define CONVOY_TRANSFER_MINOR //p' "${tree[$1]}/include/convoy/transfer.h"; }
+has_1_1() { [ "$(header_minor "$1")" -ge 1 ] && [ "$(plugin_minor "$2")" -ge 1 ]; } # $1: host, $2: plugin
 
 # -- runs -----------------------------------------------------------------------------------------------------------
 
@@ -142,12 +148,29 @@ pair_lines() { # $1: host, $2: plugin, $3: output
     seen "$output" counted.6 1
 }
 
+# A priority that was staged, as a receiver sees it: none where anything on the way is before 1.1. $1: output, $2: host of the
+# receiver, $3, $4: host and plugin of the sender
+priority_line() {
+    [ "$(header_minor "$2")" -ge 1 ] || { ! grep -q '^seen priority' "$1" || why+="a host of 1.0 says a priority; "; return 0; }
+    if has_1_1 "$3" "$4"; then seen "$1" priority -7; else seen "$1" priority 0; fi
+}
+
+# What transfer 1.1 added, of a host that knows it.
+since_lines() { # $1: host, $2: plugin, $3: output
+    local field="taken" admission=0 info=more
+    [ "$(header_minor "$1")" -ge 1 ] || return 0
+    has_1_1 "$1" "$2" || { field="too new at its offset" admission="-106 names transfer 1.1" info="as in 1.0"; }
+    for name in stage send; do seen "$3" "since.$name.priority" "$field"; done
+    seen "$3" since.admission_set "$admission"
+    seen "$3" since.info.written "$info"
+}
+
 pair_cell() { # HOST PLUGIN
     local output=$runs/pair
     why=""
     host "$1" "$output" "$(plugin "$2")" alone "$(port)"
     agree "$output" "$runs/reference-alone"
-    [ -n "$why" ] || pair_lines "$1" "$2" "$output"
+    [ -n "$why" ] || { pair_lines "$1" "$2" "$output"; since_lines "$1" "$2" "$output"; priority_line "$output" "$1" "$1" "$2"; }
     result "host_$1_plugin_$2"
 }
 
@@ -217,6 +240,7 @@ transfer_cell() { # RELEASE RELEASE near|far
     for side in a b; do
         agree "$runs/side-$side" "$runs/reference-transfer"
         seen "$runs/side-$side" locality "$locality"
+        if [ "$side" = a ]; then priority_line "$runs/side-a" "$1" "$2" "$2"; else priority_line "$runs/side-b" "$2" "$1" "$1"; fi
     done
     result "transfer_$3_$1_$2"
 }

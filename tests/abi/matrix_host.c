@@ -145,6 +145,7 @@ static bool run(convoy_loader *loader, const char *plugin, int count, char **wor
         say_families(loader);
         matrix_threads(loader, number(words[1]));
         matrix_tails(loader);
+        matrix_since(loader);
         matrix_transfers(loader);
         return true;
     }

@@ -30,7 +30,7 @@ void matrix_engine_open(convoy_host_context *context, bool is_private, struct ma
 
 static struct convoy_stage stage_of(const struct convoy_tensor_source *tensor, const char *request)
 {
-    return (struct convoy_stage){
+    struct convoy_stage stage = {
         .struct_size = sizeof(struct convoy_stage),
         .critical_flags = CONVOY_STAGE_CHECKSUM,
         .request = request,
@@ -42,6 +42,8 @@ static struct convoy_stage stage_of(const struct convoy_tensor_source *tensor, c
         .scalars_length = sizeof SCALARS - 1,
         .timeout_ns = MATRIX_WAIT_NS,
     };
+    matrix_priority_put(&stage);
+    return stage;
 }
 
 static struct convoy_tensor_source tensor_of(const struct matrix_engine *engine)
@@ -109,6 +111,7 @@ static void check_payload(struct matrix_engine *engine, convoy_transfer transfer
     matrix_need(convoy_host_transfer_payload(engine->engine, transfer, &payload, &matrix_error), "payload");
     bool is_whole = view.bytes == MATRIX_BYTES && memcmp(view.data, engine->memory, MATRIX_BYTES) == 0;
     (void)snprintf(name, sizeof name, "loaded.%s", request);
+    matrix_priority_say(&payload);
     matrix_same(name, "%s %zu %.*s %.*s %s", is_whole ? "whole" : "damaged", payload.tensor_count, (int)view.name_length,
                 view.name, (int)view.dtype_length, view.dtype,
                 payload.scalars_length == sizeof SCALARS - 1 && memcmp(payload.scalars, SCALARS, sizeof SCALARS - 1) == 0
@@ -164,6 +167,7 @@ void matrix_transfers(convoy_loader *loader)
     static struct matrix_engine both[2];
     static char text[TEXT_BYTES];
     convoy_host_context *context = matrix_context(loader);
+    matrix_priority_begin(loader);
     for (uint32_t i = 0; i < 2; i++) {
         matrix_engine_open(context, false, &both[i]);
     }
@@ -246,6 +250,7 @@ void matrix_side(convoy_loader *loader, const char *side, const char *folder, bo
     static char text[TEXT_BYTES];
     const char *other = side[0] == 'a' ? "b" : "a";
     convoy_host_context *context = matrix_context(loader);
+    matrix_priority_begin(loader);
     matrix_engine_open(context, is_private, &engine);
     put_file(folder, side, engine.info.session, strlen(engine.info.session));
     (void)get_file(folder, other, text);

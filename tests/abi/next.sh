@@ -40,11 +40,13 @@ tail_of() {
     settle "$1" "a field at the end of $2"
 }
 
-# The size that a struct had first. $1: its tag, $2: the first field since, $3...: files
+# The size that a struct had first; one that has grown before keeps what is said there. $1: its tag, $2: the first field since,
+# $3...: files
 since() {
     local tag=$1 field=$2
     shift 2
     for file in "$@"; do
+        grep -q "CONVOY_SHAPE_SINCE($tag," "$file" && continue
         edit "$file" "s/CONVOY_SHAPE($tag)/CONVOY_SHAPE_SINCE($tag, offsetof(struct convoy_$tag, $field))/"
     done
 }

@@ -45,6 +45,9 @@ struct struct_case {
     bool is_array; /* `stride` counts, the element has no struct_size */
 };
 
+/* Its size in release 1.0, which is the least that is taken. */
+size_t struct_case_first_bytes(const struct struct_case *one);
+
 extern const struct struct_case struct_cases[];
 extern const size_t struct_case_count;
 

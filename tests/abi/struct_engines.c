@@ -202,6 +202,12 @@ int32_t run_piece(struct struct_host *host, void *given, size_t stride)
     return run_raw(host, &raw, 0);
 }
 
+int32_t run_admission(struct struct_host *host, void *given, size_t stride)
+{
+    (void)stride;
+    return TABLE->admission_set(ENGINES->own, given, &host->error);
+}
+
 int32_t run_descriptor(struct struct_host *host, void *given, size_t stride)
 {
     (void)stride;
@@ -267,6 +273,7 @@ static void fill_others(struct struct_engines *engines)
                                        .pieces = &engines->piece,
                                        .piece_stride = sizeof engines->piece,
                                        .piece_count = 1};
+    engines->admission = (struct convoy_admission){.struct_size = sizeof engines->admission};
 }
 
 void struct_engines_open(struct struct_host *host)

@@ -34,6 +34,7 @@ struct struct_engines {
     struct convoy_completion completion;
     struct convoy_raw_piece piece;
     struct convoy_raw raw;
+    struct convoy_admission admission;
     struct convoy_text_buffer text;
     uint8_t data[64];
     uint8_t target[64];
@@ -68,6 +69,7 @@ void struct_engines_close(struct struct_host *host);
     X(completion, completion, true, run_completion, true)                                                              \
     X(raw, raw, false, run_raw, false)                                                                                 \
     X(raw_piece, piece, false, run_piece, true)                                                                        \
+    X(admission, admission, false, run_admission, false)                                                               \
     X(text_buffer, text, true, run_descriptor, false)
 
 #define STRUCT_ENGINE_DECLARE(tag, field, is_out, function, is_array)                                                  \

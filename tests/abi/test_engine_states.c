@@ -39,6 +39,7 @@ struct scene {
     struct convoy_transfer_answer answer;
     struct convoy_completion completion;
     struct convoy_raw raw;
+    struct convoy_admission admission;
 };
 
 enum call_kind { KIND_NEW = 0, KIND_LOOK, KIND_INFO, KIND_DESCRIBE, KIND_CLOSE };
@@ -71,7 +72,8 @@ enum call_kind { KIND_NEW = 0, KIND_LOOK, KIND_INFO, KIND_DESCRIBE, KIND_CLOSE }
     X(completions, KIND_LOOK, &s->completion, sizeof s->completion, 1, &s->count)                                      \
     X(memory_register, KIND_NEW, s->memory, sizeof s->memory)                                                          \
     X(memory_deregister, KIND_NEW, s->memory, sizeof s->memory)                                                        \
-    X(transfer_sync, KIND_NEW, &s->raw, SHORT_NS)
+    X(transfer_sync, KIND_NEW, &s->raw, SHORT_NS)                                                                      \
+    X(admission_set, KIND_NEW, &s->admission)
 
 #define DEFINE_CALL(slot, kind, ...)                                                                                   \
     static int32_t call_##slot(struct scene *s)                                                                        \
@@ -109,7 +111,8 @@ static void scene_init(struct scene *scene, struct engine *engine, char *text, s
                             .reservation = {.struct_size = sizeof scene->reservation},
                             .query = {.struct_size = sizeof scene->query, .request = "r", .request_length = 1},
                             .answer = {.struct_size = sizeof scene->answer},
-                            .raw = {.struct_size = sizeof scene->raw}};
+                            .raw = {.struct_size = sizeof scene->raw},
+                            .admission = {.struct_size = sizeof scene->admission}};
 }
 
 static void expect_call(struct scene *scene, size_t i, int32_t wanted)

@@ -21,6 +21,7 @@
 #define SHORT_NS 400000000ull
 #define CLOSE_NS 10000000000ull
 #define ALLOCATIONS_MAX 400u
+#define TURNS 3
 #define CLEAN_IN_A_ROW 8u
 #define FAR_STEP 7u /* at small scale; opening UCX takes its time */
 
@@ -154,6 +155,40 @@ static int32_t write_slots(struct scarce *scarce)
     return status;
 }
 
+/* Several that may go one at a time: whichever of them fails makes room for the next. */
+static int32_t take_turns(struct scarce *scarce)
+{
+    const struct convoy_transfer_table *table = scarce->table;
+    const struct convoy_tensor_source tensor = engine_tensor(data, &data_bytes);
+    const struct convoy_stage stage = engine_stage("scarce", &tensor, 1);
+    const struct convoy_send send = {.struct_size = sizeof send, .peer = scarce->peer, .timeout_ns = SHORT_NS};
+    const struct convoy_load load = {.struct_size = sizeof load, .mode = CONVOY_LOAD_COPY, .timeout_ns = SHORT_NS};
+    const struct convoy_admission one = {.struct_size = sizeof one, .under_way_max = 1, .waiting_max = TURNS};
+    struct convoy_engine_info info = {.struct_size = sizeof info};
+    convoy_transfer sent[TURNS] = {0};
+    int32_t status = table->admission_set(scarce->engines[0], &one, &scarce->error);
+    for (int i = 0; i < TURNS && status == CONVOY_OK; i++) {
+        status = table->send_start(scarce->engines[0], &stage, &send, &sent[i], &scarce->error);
+    }
+    for (int i = 0; i < TURNS && sent[i] != 0; i++) {
+        convoy_transfer loaded = 0;
+        int32_t there = table->accept(scarce->engines[1], &load, &loaded, &scarce->error);
+        status = status == CONVOY_OK ? there : status;
+        if (loaded != 0) {
+            EXPECT_OK(table->release(scarce->engines[1], loaded, &scarce->error), &scarce->error);
+        }
+    }
+    for (int i = 0; i < TURNS && sent[i] != 0; i++) {
+        int32_t here = table->transfer_wait(scarce->engines[0], sent[i], CLOSE_NS, NULL, &scarce->error);
+        status = status == CONVOY_OK ? here : status;
+        EXPECT_OK(table->release(scarce->engines[0], sent[i], &scarce->error), &scarce->error);
+    }
+    EXPECT_OK(table->engine_info(scarce->engines[0], &info, &scarce->error), &scarce->error);
+    EXPECT_EQUAL(info.admitted_count + info.waiting_count + info.overloaded_count, 0);
+    EXPECT_EQUAL(info.admitted_bytes + info.waiting_bytes, 0);
+    return status;
+}
+
 static void run(const struct rank *rank, void *argument)
 {
     const struct sweep *sweep = argument;
@@ -173,6 +208,9 @@ static void run(const struct rank *rank, void *argument)
     }
     if (status == CONVOY_OK) {
         status = write_slots(&scarce);
+    }
+    if (status == CONVOY_OK) {
+        status = take_turns(&scarce);
     }
     EXPECT(status == CONVOY_OK || scarce.error.status < 0);
     *outcome = status;

@@ -38,7 +38,7 @@ static bool is_same_number(uint64_t one, uint64_t other)
 #define SAME_OBJECT is_same_span
 #define SAME_LIST is_same_span
 #define SAME_INTEGER(one, other) is_same_number((uint64_t)(one), (uint64_t)(other))
-#define SAME_STATUS(one, other) is_same_number((uint64_t)(one), (uint64_t)(other))
+#define SAME_SIGNED(one, other) is_same_number((uint64_t)(one), (uint64_t)(other))
 #define SAME_LARGE is_same_number
 #define SAME_BOOL is_same_number
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 import re
 import sys
@@ -44,6 +45,19 @@ def test_engines_as_printed() -> None:
         exec(block[:there], names)
         thread.join(WAIT_S)
         expect_equal(got["latents"].tolist(), list(range(6)), "what came")
+
+
+def test_priorities_as_printed() -> None:
+    block = printed("set_admission(")
+    with engine_of() as here, engine_of() as other:
+        names: Dict[str, Any] = {"convoy": convoy, "engine": here, "peer": here.connect(other.session),
+                                 "latents": array.array("f", range(6))}
+        exec(block, names)
+        with other.accept(timeout=WAIT_S) as loaded:
+            expect_equal((loaded.request, loaded.priority, len(loaded["latents"].data)), ("r2", 10, 24), "what came")
+        names["sent"].wait(WAIT_S)
+        names["sent"].release()
+        names["urgent"].release()
 
 
 def test_swap_as_printed() -> None:

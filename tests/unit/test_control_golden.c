@@ -75,7 +75,7 @@ static void test_control_golden_files_keep_every_byte(void **state)
         count++;
     }
     (void)closedir(folder);
-    assert_int_equal(count, 61);
+    assert_int_equal(count, 63);
 }
 
 /* A message that says nothing but its type and request is the message of defaults. */

@@ -131,10 +131,6 @@ static void test_xfer_descriptor_of_a_later_build_is_read(void **state)
     assert_int_equal(convoy_descriptor_decode(bytes, length, &room, &read, &error), CONVOY_OK);
     read.manifest = NULL;
     bytes[7] = 0xff; /* hints */
-    for (size_t at = 76; at < 80; at++) {
-        assert_int_equal(bytes[at], 0); /* as long as nobody gives them a meaning */
-        bytes[at] = 0x80;
-    }
     assert_int_equal(convoy_descriptor_decode(bytes, length, &room, &later, &error), CONVOY_OK);
     later.manifest = NULL;
     assert_memory_equal(&later, &read, sizeof later);
@@ -233,6 +229,76 @@ static void test_xfer_descriptor_with_holes_that_cannot_be_is_refused(void **sta
     }
 }
 
+/* 0 lies in the bytes as builds before 1.1 write them, and is no field of the message. */
+static void test_xfer_descriptor_priority_comes_back_in_both_forms(void **state)
+{
+    (void)state;
+    static const int32_t priorities[] = {0, 1, -1, 1000, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof priorities / sizeof priorities[0]; i++) {
+        struct convoy_manifest *manifest;
+        struct convoy_descriptor descriptor = make(&manifest);
+        struct convoy_descriptor read;
+        uint8_t bytes[ROOM];
+        char *text = NULL;
+        char *storage = NULL;
+        size_t length = 0;
+        descriptor.priority = priorities[i];
+        assert_int_equal(convoy_descriptor_encode(&descriptor, bytes, ROOM, NULL), CONVOY_OK);
+        assert_int_equal(convoy_descriptor_decode(bytes, convoy_descriptor_bytes(&descriptor), &room, &read, NULL),
+                         CONVOY_OK);
+        assert_int_equal(read.priority, priorities[i]);
+        assert_int_equal(convoy_descriptor_to_json(&descriptor, &text, &length, NULL), CONVOY_OK);
+        assert_int_equal(strstr(text, "convoy_priority") != NULL, priorities[i] != 0);
+        assert_int_equal(convoy_descriptor_from_json(text, length, &read, &storage, NULL), CONVOY_OK);
+        assert_int_equal(read.priority, priorities[i]);
+        convoy_manifest_destroy(read.manifest);
+        convoy_memory_free(storage);
+        convoy_memory_free(text);
+        convoy_manifest_destroy(manifest);
+    }
+}
+
+/* The sign lies in byte 79: little-endian, whatever the host. */
+static void test_xfer_descriptor_priority_lies_in_bytes_76_to_79(void **state)
+{
+    (void)state;
+    static const uint8_t minus_two[] = {0xfe, 0xff, 0xff, 0xff};
+    static const uint8_t zero[] = {0, 0, 0, 0};
+    uint8_t bytes[ROOM];
+    struct convoy_descriptor read;
+    size_t length = encode(bytes);
+    assert_memory_equal(bytes + 76, zero, sizeof zero);
+    memcpy(bytes + 76, minus_two, sizeof minus_two);
+    assert_int_equal(convoy_descriptor_decode(bytes, length, &room, &read, NULL), CONVOY_OK);
+    assert_int_equal(read.priority, -2);
+}
+
+static void test_xfer_descriptor_priority_out_of_range_is_refused_by_its_path(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        const char *named;
+    } rows[] = {{"2147483648", "transfer_staged.convoy_priority is 2147483648, allowed are -2147483648 to 2147483647"},
+                {"-2147483649", "transfer_staged.convoy_priority is -2147483649, allowed are -2147483648 to 2147483647"},
+                {"1.5", "transfer_staged.convoy_priority"},
+                {"\"1\"", "transfer_staged.convoy_priority"},
+                {"null", "transfer_staged.convoy_priority"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char message[256];
+        struct convoy_descriptor read;
+        char *storage = NULL;
+        struct convoy_error error = CONVOY_ERROR_INIT;
+        (void)snprintf(message, sizeof message,
+                       "{\"msg_type\":\"transfer_staged\",\"request_id\":\"r\",\"convoy_priority\":%s}", rows[i].value);
+        assert_int_equal(convoy_descriptor_from_json(message, strlen(message), &read, &storage, &error), CONVOY_MALFORMED);
+        if (strstr(error.text, rows[i].named) == NULL) {
+            fail_msg("%s: %s", rows[i].value, error.text);
+        }
+        assert_null(storage);
+    }
+}
+
 static void test_xfer_descriptor_from_other_messages_is_refused(void **state)
 {
     (void)state;
@@ -284,6 +350,9 @@ int main(void)
         cmocka_unit_test(test_xfer_descriptor_as_the_hosts_message_comes_back),
         cmocka_unit_test(test_xfer_descriptor_as_the_hosts_message_keeps_holes),
         cmocka_unit_test(test_xfer_descriptor_with_holes_that_cannot_be_is_refused),
+        cmocka_unit_test(test_xfer_descriptor_priority_comes_back_in_both_forms),
+        cmocka_unit_test(test_xfer_descriptor_priority_lies_in_bytes_76_to_79),
+        cmocka_unit_test(test_xfer_descriptor_priority_out_of_range_is_refused_by_its_path),
         cmocka_unit_test(test_xfer_descriptor_from_other_messages_is_refused),
         cmocka_unit_test(test_xfer_descriptor_of_a_host_that_knows_nothing_of_us_is_read),
         cmocka_unit_test(test_xfer_descriptor_digests_are_never_zero),

@@ -19,8 +19,8 @@ from convoy.context import Context
 from convoy.errors import (
     BadFile, BadState, Broken, BufferTooSmall, Busy, CallerError, Canceled, Closed, ConvoyError, Diverged, DrainTimeout,
     Forked, InitFailed, InternalError, InvalidArgument, Invariant, Limit, LoadError, Malformed, Moved, NoEntry, NoMemory,
-    NotFound, PeerError, PeerFailed, PeerLost, PoolExhausted, ProtocolError, ResourceError, StaleEpoch, SystemFailure, TimedOut,
-    TooNew, TooOld, Truncated, Unauthenticated, UnknownMessage, Unreachable, Unsupported, VersionMismatch,
+    NotFound, Overloaded, PeerError, PeerFailed, PeerLost, PoolExhausted, ProtocolError, ResourceError, StaleEpoch,
+    SystemFailure, TimedOut, TooNew, TooOld, Truncated, Unauthenticated, UnknownMessage, Unreachable, Unsupported, VersionMismatch,
 )
 from convoy.group import Group, GroupInfo, Reopened
 from convoy.library import Plugin, PluginInfo, load
@@ -37,8 +37,8 @@ __all__ = [
     "BadFile", "BadState", "Broken", "BufferTooSmall", "Busy", "CallerError", "Canceled", "Closed", "Column", "Context",
     "ConvoyError", "Diverged", "DrainTimeout", "Engine", "Forked", "GatherResult", "Group", "GroupInfo", "InitFailed",
     "InternalError", "InvalidArgument", "Invariant", "Limit", "LoadError", "Malformed", "MemberReport", "Moved",
-    "NoEntry", "NoMemory", "NotFound", "PeerError", "PeerFailed", "PeerLost", "Plugin", "PluginInfo", "PollFaults", "PollList",
-    "PollResult", "PoolExhausted", "ProtocolError", "Reopened", "Report", "ResourceError", "StaleEpoch", "Stamp",
+    "NoEntry", "NoMemory", "NotFound", "Overloaded", "PeerError", "PeerFailed", "PeerLost", "Plugin", "PluginInfo",
+    "PollFaults", "PollList", "PollResult", "PoolExhausted", "ProtocolError", "Reopened", "Report", "ResourceError", "StaleEpoch", "Stamp",
     "Swapped", "SystemFailure", "TimedOut", "TooNew", "TooOld", "Truncated", "Unauthenticated", "UnknownMessage", "Unreachable",
     "Unsupported", "VersionMismatch", "load", "poll", "reduce_two_level", "sync", "transfer",
 ]

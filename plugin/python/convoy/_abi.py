@@ -126,6 +126,7 @@ OPERATION_POLL = 1
 OPERATION_POLL_KEYED = 2
 OPERATION_SYNC = 3
 OUTCOME_DECIDED = 1
+OVERLOADED = -206
 PADDED_ALL_IDLE = 3
 PADDED_NO_CAPTURE = 1
 PADDED_OK = 0
@@ -208,7 +209,7 @@ TRANSFER_FILLING = 10
 TRANSFER_LOADED = 8
 TRANSFER_LOADING = 7
 TRANSFER_MAJOR = 1
-TRANSFER_MINOR = 0
+TRANSFER_MINOR = 1
 TRANSFER_OFFERED = 4
 TRANSFER_QUEUED = 3
 TRANSFER_RESERVED = 9
@@ -230,6 +231,32 @@ PollReadFn = CFUNCTYPE(c_int32, c_void_p, c_size_t, c_size_t)
 ReadyFn = CFUNCTYPE(c_int32, c_void_p)
 QUERY_RESULT = c_int32
 QUERY_ARGUMENTS = [c_void_p, c_void_p, c_void_p]
+
+
+class Admission(Structure):
+    """struct convoy_admission, 48 bytes."""
+
+    struct_size: int
+    critical_flags: int
+    hint_flags: int
+    under_way_max: int
+    under_way_bytes: int
+    peer_under_way_max: int
+    waiting_max: int
+    peer_under_way_bytes: int
+    age_ns: int
+
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("critical_flags", c_uint32),
+        ("hint_flags", c_uint32),
+        ("under_way_max", c_uint32),
+        ("under_way_bytes", c_uint64),
+        ("peer_under_way_max", c_uint32),
+        ("waiting_max", c_uint32),
+        ("peer_under_way_bytes", c_uint64),
+        ("age_ns", c_uint64),
+    ]
 
 
 class Completion(Structure):
@@ -401,7 +428,7 @@ class EngineFigures(Structure):
 
 
 class EngineInfo(Structure):
-    """struct convoy_engine_info, 184 bytes."""
+    """struct convoy_engine_info, 216 bytes."""
 
     struct_size: int
     written_bytes: int
@@ -414,6 +441,11 @@ class EngineInfo(Structure):
     pool_bytes: int
     pool_generation: int
     session: bytes
+    admitted_count: int
+    waiting_count: int
+    admitted_bytes: int
+    waiting_bytes: int
+    overloaded_count: int
 
     _fields_ = [
         ("struct_size", c_uint32),
@@ -427,6 +459,11 @@ class EngineInfo(Structure):
         ("pool_bytes", c_uint64),
         ("pool_generation", c_uint64),
         ("session", c_char * 128),
+        ("admitted_count", c_uint32),
+        ("waiting_count", c_uint32),
+        ("admitted_bytes", c_uint64),
+        ("waiting_bytes", c_uint64),
+        ("overloaded_count", c_uint64),
     ]
 
 
@@ -839,7 +876,7 @@ class MovedObject(Structure):
 
 
 class Payload(Structure):
-    """struct convoy_payload, 136 bytes."""
+    """struct convoy_payload, 144 bytes."""
 
     struct_size: int
     written_bytes: int
@@ -860,6 +897,8 @@ class Payload(Structure):
     payload_bytes: int
     attempt: int
     reserved: int
+    priority: int
+    reserved_2: int
 
     _fields_ = [
         ("struct_size", c_uint32),
@@ -881,6 +920,8 @@ class Payload(Structure):
         ("payload_bytes", c_uint64),
         ("attempt", c_uint32),
         ("reserved", c_uint32),
+        ("priority", c_int32),
+        ("reserved_2", c_uint32),
     ]
 
 
@@ -1359,7 +1400,7 @@ class ReservedSlot(Structure):
 
 
 class Send(Structure):
-    """struct convoy_send, 56 bytes."""
+    """struct convoy_send, 64 bytes."""
 
     struct_size: int
     critical_flags: int
@@ -1371,6 +1412,8 @@ class Send(Structure):
     timeout_ns: int
     retries: int
     reserved: int
+    priority: int
+    reserved_2: int
 
     _fields_ = [
         ("struct_size", c_uint32),
@@ -1383,11 +1426,13 @@ class Send(Structure):
         ("timeout_ns", c_uint64),
         ("retries", c_uint32),
         ("reserved", c_uint32),
+        ("priority", c_int32),
+        ("reserved_2", c_uint32),
     ]
 
 
 class Stage(Structure):
-    """struct convoy_stage, 144 bytes."""
+    """struct convoy_stage, 152 bytes."""
 
     struct_size: int
     critical_flags: int
@@ -1409,6 +1454,8 @@ class Stage(Structure):
     event: Any
     timeout_ns: int
     lease_ns: int
+    priority: int
+    reserved_2: int
 
     _fields_ = [
         ("struct_size", c_uint32),
@@ -1431,6 +1478,8 @@ class Stage(Structure):
         ("event", c_void_p),
         ("timeout_ns", c_uint64),
         ("lease_ns", c_uint64),
+        ("priority", c_int32),
+        ("reserved_2", c_uint32),
     ]
 
 
@@ -1890,7 +1939,7 @@ class TransferTable:
     FAMILY: ClassVar[str] = "transfer"
     MAJOR: ClassVar[int] = TRANSFER_MAJOR
     MINOR: ClassVar[int] = TRANSFER_MINOR
-    TABLE_SIZE: ClassVar[int] = 232
+    TABLE_SIZE: ClassVar[int] = 240
     SLOTS: ClassVar[Slots] = (
         ("engine_open", 8, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p)),
         ("engine_close", 16, CFUNCTYPE(c_int32, c_void_p, c_uint64, c_void_p)),
@@ -1920,6 +1969,7 @@ class TransferTable:
         ("memory_register", 208, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_uint64, c_void_p)),
         ("memory_deregister", 216, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_uint64, c_void_p)),
         ("transfer_sync", 224, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_uint64, c_void_p)),
+        ("admission_set", 232, CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p)),
     )
 
     engine_open: Slot
@@ -1950,14 +2000,16 @@ class TransferTable:
     memory_register: Slot
     memory_deregister: Slot
     transfer_sync: Slot
+    admission_set: Slot
 
 
 SIZES = {  # bytes of each struct in the headers
+    Admission: 48,
     Completion: 16,
     ContextConfig: 64,
     DeviceTable: 112,
     EngineFigures: 152,
-    EngineInfo: 184,
+    EngineInfo: 216,
     Error: 288,
     ExportOptions: 16,
     ExportedState: 24,
@@ -1972,7 +2024,7 @@ SIZES = {  # bytes of each struct in the headers
     MemoryInfo: 16,
     Moved: 40,
     MovedObject: 24,
-    Payload: 136,
+    Payload: 144,
     PeerInfo: 176,
     PluginInfo: 88,
     PollCall: 56,
@@ -1991,8 +2043,8 @@ SIZES = {  # bytes of each struct in the headers
     Reservation: 64,
     Reserve: 64,
     ReservedSlot: 40,
-    Send: 56,
-    Stage: 144,
+    Send: 64,
+    Stage: 152,
     SyncCall: 80,
     SyncColumn: 40,
     SyncPadded: 56,

@@ -24,13 +24,20 @@ class EngineInfo:
     pool_bytes: int
     pool_generation: int  # from 1; each resize makes the next
     session: str
+    # Sends; all 0 of a plugin before transfer 1.1.
+    admitted: int = 0  # under way
+    waiting: int = 0  # could go, and wait for room
+    admitted_bytes: int = 0  # their payload
+    waiting_bytes: int = 0
+    overloaded: int = 0  # refused with Overloaded since the engine was opened
 
     @classmethod
     def from_struct(cls, info: _abi.EngineInfo) -> "EngineInfo":
         """What the plugin wrote."""
         state = _STATES[info.state] if info.state < len(_STATES) else str(info.state)
         return cls(state, info.peer_count, info.transfer_count, info.completion_fd, info.incarnation, info.pool_memory or 0,
-                   info.pool_bytes, info.pool_generation, info.session.decode("ascii", "replace"))
+                   info.pool_bytes, info.pool_generation, info.session.decode("ascii", "replace"), info.admitted_count,
+                   info.waiting_count, info.admitted_bytes, info.waiting_bytes, info.overloaded_count)
 
 
 @dataclass(frozen=True)

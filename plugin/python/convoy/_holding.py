@@ -116,6 +116,11 @@ class Holding(Transfer):
         return self.payload().attempt
 
     @property
+    def priority(self) -> int:
+        """Of the request, as its sender staged it; 0 = usual, or a sender before transfer 1.1."""
+        return self.payload().priority
+
+    @property
     def session(self) -> str:
         """Session id of the engine that staged it."""
         return self.payload().session

@@ -34,8 +34,8 @@ class Moves:
 
     def stage(self, request: str, tensors: Optional[Mapping[str, Any]] = None, scalars: Scalars = None, attempt: int = 0,
               checksum: bool = False, inline: bool = False, stream: Optional[int] = None, event: Optional[int] = None,
-              ready: Optional[ReadyFunction] = None, timeout: Optional[float] = None,
-              lease: Optional[float] = None) -> Staged:
+              ready: Optional[ReadyFunction] = None, timeout: Optional[float] = None, lease: Optional[float] = None,
+              priority: int = 0) -> Staged:
         """Copies a request's tensors into the own pool; after that their memory is the caller's again.
 
         request: 1 to 255 bytes. tensors: by name, each a tensor (torch; CUDA where the engine has a device), an array
@@ -45,19 +45,21 @@ class Moves:
         thread. stream, event: of the device (numbers of their handles): copies run behind the one, the other is recorded
         behind them. ready: called until it is true, by what starts, tests or waits, about once a millisecond; copies begin
         then; what it raises is raised here. timeout: seconds until STAGED; lease: seconds that it waits for readers.
+        priority: of the request, for its sends and for whoever receives it; higher goes first, 0 = usual. A plugin before
+        transfer 1.1 refuses another than 0 with TooNew.
 
         Raises InvalidArgument (path of the field), PoolExhausted, Limit (the text has the figures), TimedOut, Closed.
         """
         return _ended(self.stage_start(request, tensors, scalars, attempt, checksum, inline, stream, event, ready, timeout,
-                                       lease))
+                                       lease, priority))
 
     def stage_start(self, request: str, tensors: Optional[Mapping[str, Any]] = None, scalars: Scalars = None,
                     attempt: int = 0, checksum: bool = False, inline: bool = False, stream: Optional[int] = None,
                     event: Optional[int] = None, ready: Optional[ReadyFunction] = None, timeout: Optional[float] = None,
-                    lease: Optional[float] = None) -> Staged:
+                    lease: Optional[float] = None, priority: int = 0) -> Staged:
         """Starts a stage. The tensors are kept until they were copied; do not write to them until then."""
         stage = StageRequest(request, tensors, scalars, attempt, checksum, inline, stream, event, ready, timeout, lease,
-                             self._has_device)
+                             priority, self._has_device)
         value, error = c_uint64(), _error()
         status = self._use("stage_start", byref(stage.struct), byref(value), byref(error))
         if status != _abi.OK:
@@ -74,7 +76,9 @@ class Moves:
 
         timeout: seconds until the receiver has it. path: "auto", "lend", "push" or "pull". address: of a slot in the peer's
         process, to push there. retries: of a message without an answer, 0 = 2. stage: attempt, checksum, inline, stream,
-        event, ready, lease as in ``stage``. Raises as ``stage``, and PeerLost, Unsupported (no such path), TimedOut.
+        event, ready, lease, priority as in ``stage``; with ``staged``, priority is of this send alone, and 0 = that of the
+        stage. Raises as ``stage``, and PeerLost, Unsupported (no such path), TimedOut, Overloaded (see
+        ``set_admission``).
         """
         return _ended(self.send_start(peer, staged, request, tensors, scalars, timeout, path, address, retries, **stage))
 
@@ -82,15 +86,16 @@ class Moves:
                    tensors: Optional[Mapping[str, Any]] = None, scalars: Scalars = None, timeout: Optional[float] = None,
                    path: str = "auto", address: int = 0, retries: int = 0, attempt: int = 0, checksum: bool = False,
                    inline: bool = False, stream: Optional[int] = None, event: Optional[int] = None,
-                   ready: Optional[ReadyFunction] = None, lease: Optional[float] = None) -> Sent:
+                   ready: Optional[ReadyFunction] = None, lease: Optional[float] = None, priority: int = 0) -> Sent:
         """Starts a send, which goes on by itself."""
         if (staged is None) == (request is None):
             raise errors.InvalidArgument("send takes either what is staged, or a request with its tensors")
-        send = SendRequest(self._self(), peer, staged, address, path, retries, timeout)
+        of_send = priority if staged is not None else 0  # what is staged here takes it along
+        send = SendRequest(self._self(), peer, staged, address, path, retries, timeout, of_send)
         stage: Optional[StageRequest] = None
         if request is not None:
             stage = StageRequest(request, tensors, scalars, attempt, checksum, inline, stream, event, ready, timeout, lease,
-                                 self._has_device)
+                                 priority, self._has_device)
         value, error = c_uint64(), _error()
         status = self._use("send_start", byref(stage.struct) if stage is not None else None,
                            byref(send.struct), byref(value), byref(error))

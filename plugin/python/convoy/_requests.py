@@ -45,6 +45,10 @@ def _number(value: Optional[int], what: str) -> Optional[int]:
     return None if value is None else integer(value, what, 0, U64_MAX)
 
 
+def _priority(value: int) -> int:
+    return integer(value, "priority", -(2**31), 2**31 - 1)
+
+
 def _descriptor(descriptor: Any) -> bytes:
     try:
         return descriptor.encode("utf-8") if isinstance(descriptor, str) else bytes(memoryview(descriptor))
@@ -58,7 +62,7 @@ class StageRequest:
 
     def __init__(self, request: str, tensors: Optional[Mapping[str, Any]], scalars: Scalars, attempt: int, checksum: bool,
                  inline: bool, stream: Optional[int], event: Optional[int], ready: Optional[ReadyFunction],
-                 timeout: Optional[float], lease: Optional[float], has_device: bool) -> None:
+                 timeout: Optional[float], lease: Optional[float], priority: int, has_device: bool) -> None:
         self.request = request
         self._sources = Sources(tensors or {}, has_device)
         self._texts = Text(request), Text(_scalars(scalars))
@@ -73,6 +77,7 @@ class StageRequest:
         stage.scalars, stage.scalars_length = text.address, text.length
         stage.stream, stage.event = _number(stream, "stream"), _number(event, "event")
         stage.timeout_ns, stage.lease_ns = nanoseconds(timeout), nanoseconds(lease, "lease")
+        stage.priority = _priority(priority)
         if self.readiness is not None:
             self.readiness.ask()
             stage.ready, stage.user = ADDRESS, self.readiness.user
@@ -85,11 +90,12 @@ class SendRequest:
     """A send to a peer."""
 
     def __init__(self, engine: "Engine", peer: Peer, staged: Optional[Staged], address: int, path: str, retries: int,
-                 timeout: Optional[float]) -> None:
+                 timeout: Optional[float], priority: int) -> None:
         self.struct = _abi.Send(
             struct_size=sizeof(_abi.Send), path=_path(path), peer=own(peer, Peer, engine, "peer"),
             address=integer(address, "address", 0, U64_MAX), retries=integer(retries, "retries", 0, U32_MAX),
-            staged=own(staged, Staged, engine, "staged") if staged is not None else 0, timeout_ns=nanoseconds(timeout))
+            staged=own(staged, Staged, engine, "staged") if staged is not None else 0, timeout_ns=nanoseconds(timeout),
+            priority=_priority(priority))
 
 
 class LoadRequest:
@@ -115,3 +121,14 @@ class LoadRequest:
         if descriptor is not None:
             load.descriptor, load.descriptor_length = addressof(self._texts[1]), len(data)
         self.struct = load
+
+
+def admission_of(under_way_max: int, under_way_bytes: int, peer_under_way_max: int, peer_under_way_bytes: int,
+                 waiting_max: int, age: Optional[float]) -> _abi.Admission:
+    """Limits of sends, as the plugin's struct. 0 is no limit."""
+    return _abi.Admission(
+        struct_size=sizeof(_abi.Admission), under_way_max=integer(under_way_max, "under_way_max", 0, U32_MAX),
+        under_way_bytes=integer(under_way_bytes, "under_way_bytes", 0, U64_MAX),
+        peer_under_way_max=integer(peer_under_way_max, "peer_under_way_max", 0, U32_MAX),
+        peer_under_way_bytes=integer(peer_under_way_bytes, "peer_under_way_bytes", 0, U64_MAX),
+        waiting_max=integer(waiting_max, "waiting_max", 0, U32_MAX), age_ns=nanoseconds(age, "age"))

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 """The release of this package."""
 
-VERSION = "1.0.0"
+VERSION = "1.1.0"

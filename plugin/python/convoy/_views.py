@@ -38,6 +38,7 @@ class Payload:
     session: str  # the sender's
     scalars: Optional[str]
     bytes: int
+    priority: int
 
 
 class Tensor:
@@ -157,4 +158,5 @@ def read(call: Callable[..., int], value: int) -> Payload:
         tuple(_row(view) for view in views[: payload.tensor_count]),
         tuple((_text(entry.name, entry.name_length), entry.length) for entry in lists[: payload.list_count]),
         _text(payload.request, payload.request_length), payload.attempt, _text(payload.session, payload.session_length),
-        _text(payload.scalars, payload.scalars_length) if payload.scalars else None, payload.payload_bytes)
+        _text(payload.scalars, payload.scalars_length) if payload.scalars else None, payload.payload_bytes,
+        payload.priority)

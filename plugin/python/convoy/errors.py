@@ -147,6 +147,12 @@ class SystemFailure(ResourceError):
     STATUS = _abi.SYSTEM
 
 
+class Overloaded(ResourceError):
+    """More sends are waiting already than ``set_admission`` allows; the text has the figures. Ask again later, or elsewhere."""
+
+    STATUS = _abi.OVERLOADED
+
+
 class TimedOut(PeerError, TimeoutError):
     """No result yet. The operation stays open: wait again, or abandon it. ``report`` names the ranks not heard."""
 

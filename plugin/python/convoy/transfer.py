@@ -30,6 +30,7 @@ from convoy._life import Life, is_below
 from convoy._memory import Memory, memory_of
 from convoy._moves import Moves
 from convoy._raw import Piece, raw_of
+from convoy._requests import admission_of
 from convoy._reserve import reserve, sizes_of
 from convoy._transfers import STATES, Sent, Slot, Transfer, TransferResult, name_of
 from convoy._views import Tensor
@@ -132,6 +133,19 @@ class Engine(Moves):
         Raises InvalidArgument, Limit (7 old pools are alive), NoMemory, BadState, Unsupported (memory of the caller's)."""
         error = _error()
         self._check(self._use("pool_resize", integer(bytes, "bytes", 0, U64_MAX), byref(error)), error)
+
+    def set_admission(self, *, under_way_max: int = 0, under_way_bytes: int = 0, peer_under_way_max: int = 0,
+                      peer_under_way_bytes: int = 0, waiting_max: int = 0, age: Optional[float] = None) -> None:
+        """What may be under way at a time, for all sends from now on; 0 = no limit, as before the first call.
+
+        under_way_max, under_way_bytes: sends of this engine and their payload; peer_under_way_max, peer_under_way_bytes: to
+        each peer. Sends without room wait, the highest ``priority`` goes first. waiting_max: one more that would wait is
+        refused with Overloaded. age: seconds after which a waiting send gains a step of priority, each time; None = never.
+        Never waits. Raises InvalidArgument, Unsupported (a plugin before transfer 1.1), Closed.
+        """
+        limits, error = admission_of(under_way_max, under_way_bytes, peer_under_way_max, peer_under_way_bytes, waiting_max,
+                                     age), _error()
+        self._check(self._use("admission_set", byref(limits), byref(error)), error)
 
     def _describe(self, topic: int) -> str:
         use = self._use

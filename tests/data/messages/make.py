@@ -90,4 +90,6 @@ HOLES = {"convoy_wire_version": 1, "convoy_attempt": 2, "convoy_epoch": "170", "
          "convoy_manifest": {"list_lengths": {"prompt_embeds": 5, "nothing": 2, "empty": 0}}}
 for kind in ("staged", "ready"):
     write(kind, "holes", dumps(kind, {**MESSAGES[kind][0], **MESSAGES[kind][1], **HOLES}))
+for kind in ("staged", "ready"):
+    write(kind, "priority", dumps(kind, {**MESSAGES[kind][0], **MESSAGES[kind][1], **OWN, "convoy_priority": -7}))
 write("ready", "raw", dumps("ready", MESSAGES["ready"][0]).replace('"manifest":{}', f'"manifest":{RAW}'))
