@@ -8,6 +8,8 @@
 #include "transfer_in.h"
 #include "transfer_out.h"
 
+#define FIRST_SEND_BYTES offsetof(struct convoy_send, priority)
+
 static int32_t check_out(const void *out, const char *name, struct convoy_error *error)
 {
     return out != NULL ? CONVOY_OK : convoy_error_set(error, CONVOY_INVALID_ARGUMENT, "%s is NULL", name);
@@ -135,7 +137,7 @@ static int32_t send_any(convoy_transfer_engine *engine, const struct convoy_stag
 {
     struct convoy_send full_send;
     struct convoy_full_stage full = {.stage = {.struct_size = 0}};
-    int32_t status = convoy_sized_in(&full_send, &CONVOY_SHAPE_SINCE(send, offsetof(struct convoy_send, priority)), send, error);
+    int32_t status = convoy_sized_in(&full_send, &CONVOY_SHAPE_SINCE(send, FIRST_SEND_BYTES), send, error);
     if (status == CONVOY_OK) {
         status = convoy_full_flags("send", full_send.critical_flags, 0, error);
     }

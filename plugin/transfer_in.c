@@ -3,6 +3,8 @@
 
 #include "core/memory.h"
 
+#define FIRST_BYTES offsetof(struct convoy_stage, priority)
+
 int32_t convoy_full_array_begin(struct convoy_full_array *full, const struct convoy_sized_array *array,
                                 const struct convoy_shape *shape, struct convoy_error *error)
 {
@@ -36,7 +38,7 @@ int32_t convoy_full_flags(const char *what, uint32_t given, uint32_t known, stru
 int32_t convoy_full_stage_begin(struct convoy_full_stage *full, const struct convoy_stage *given, struct convoy_error *error)
 {
     *full = (struct convoy_full_stage){.stage = {.struct_size = 0}};
-    int32_t status = convoy_sized_in(&full->stage, &CONVOY_SHAPE_SINCE(stage, offsetof(struct convoy_stage, priority)), given, error);
+    int32_t status = convoy_sized_in(&full->stage, &CONVOY_SHAPE_SINCE(stage, FIRST_BYTES), given, error);
     if (status == CONVOY_OK) {
         status = convoy_full_flags("stage", full->stage.critical_flags, CONVOY_STAGE_CHECKSUM, error);
     }

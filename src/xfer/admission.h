@@ -3,21 +3,21 @@
  * How much of an engine's sends may be under way at a time, and who goes next. A send of the host's has a place, which follows
  * from its state; a loan to a reader with a descriptor has none. With the engine's lock held.
  *
- *   state      place      counted as                 event                      what happens
- *   QUEUED     STAGING    queued                     stage STAGED (or early)    goes if it is the next one that has room, else
- *                                                                               WAITING; an early one is asked again when staged
- *                                                    stage failed, aborted      ends as the stage did
- *   QUEUED     WAITING    queued, waiting of engine  room, limits changed       goes once it is the next
- *                         and peer, with its bytes   deadline                   FAILED, TIMED_OUT: for whose room, behind how many
- *                                                    abort, stage aborted       ABORTED
- *                                                    release                    waits on without the host, and goes
- *                                                    peer lost, disconnect      FAILED, PEER_LOST
- *                                                    engine_close               ABORTED
- *                                                    pool_resize                waits on: its payload keeps its generation
- *                                                    move                       waits on there, in the same order
- *   OFFERED    UNDER_WAY  under way of engine and    any end                    what waits has more room
- *                         peer, with its bytes       move                       under way there
- *   an end     NONE       nothing                    peer writes or reads late  nothing: what it still holds is no sending
+ *   state, place, counted as           event                   what happens
+ *   QUEUED, STAGING:                   stage STAGED, or early  goes if it is the next that has room, else WAITING; an early
+ *     queued                                                   one asks again when it is staged
+ *                                      stage failed, aborted   ends as the stage did
+ *   QUEUED, WAITING: queued; waiting   room, limits changed    goes once it is the next
+ *     of engine and peer, with bytes   deadline                FAILED, TIMED_OUT: for whose room, behind how many
+ *                                      abort; of its stage     ABORTED
+ *                                      release; of its stage   waits on and goes; the payload stays until then
+ *                                      peer lost, disconnect   FAILED, PEER_LOST
+ *                                      engine_close            ABORTED
+ *                                      pool_resize             waits on: its payload keeps its generation
+ *                                      move                    waits on there, in the same order
+ *   OFFERED, UNDER_WAY: under way of   any end                 what waits has more room
+ *     engine and peer, with bytes      move                    under way there
+ *   an end, NONE: nothing              BACK comes late         nothing: what the peer still holds is no sending
  *
  * Every change that may let one go marks that as due; whoever gives up the engine's lock does what is due first (so at a place
  * where everything may change anyhow, never inside of a walk over entries). An end that comes of it only marks again.

@@ -328,7 +328,8 @@ void convoy_xfer_stage_copied(struct convoy_xfer *engine, struct convoy_xfer_ent
 
 void convoy_xfer_stage_let_go(struct convoy_xfer *engine, struct convoy_xfer_entry *entry)
 {
-    if (entry->is_released && (entry->waits == 0 || CONVOY_MUTATED(waiting_bytes_returned)) && entry->state == CONVOY_TRANSFER_STAGED) {
+    bool is_awaited = entry->waits != 0 && !CONVOY_MUTATED(waiting_bytes_returned);
+    if (entry->is_released && entry->state == CONVOY_TRANSFER_STAGED && !is_awaited) {
         convoy_xfer_stage_retire(engine, entry, CONVOY_LEASE_END_RELEASED);
     }
 }
