@@ -247,16 +247,9 @@ static void await_up(uint64_t count)
 static convoy_transfer begin_send(const char *request, uint64_t from, uint64_t bytes)
 {
     struct convoy_error error = CONVOY_ERROR_INIT;
-    const struct convoy_tensor_source tensor = {
-        .name = "data", .name_length = 4, .data = data + from, .rank = 1, .dtype = "uint8", .dtype_length = 5, .shape = &bytes};
-    const struct convoy_stage stage = {.struct_size = sizeof stage,
-                                       .critical_flags = CONVOY_STAGE_CHECKSUM,
-                                       .request = request,
-                                       .request_length = strlen(request),
-                                       .attempt = 1,
-                                       .tensors = &tensor,
-                                       .tensor_count = 1,
-                                       .tensor_stride = sizeof tensor};
+    const struct convoy_tensor_source tensor = engine_tensor(data + from, &bytes);
+    struct convoy_stage stage = engine_stage(request, &tensor, 1);
+    stage.critical_flags = CONVOY_STAGE_CHECKSUM;
     const struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = LONG_NS};
     convoy_transfer sent = 0;
     check(convoy_xfer_send(sender, &stage, &send, false, &sent, &error), &error);
@@ -373,15 +366,9 @@ static convoy_transfer begin_held_send(const char *request, convoy_transfer *sta
 {
     struct convoy_error error = CONVOY_ERROR_INIT;
     const uint64_t bytes = SMALL_BYTES;
-    const struct convoy_tensor_source tensor = {
-        .name = "data", .name_length = 4, .data = data, .rank = 1, .dtype = "uint8", .dtype_length = 5, .shape = &bytes};
-    const struct convoy_stage stage = {.struct_size = sizeof stage,
-                                       .hint_flags = CONVOY_STAGE_INLINE,
-                                       .request = request,
-                                       .request_length = strlen(request),
-                                       .tensors = &tensor,
-                                       .tensor_count = 1,
-                                       .tensor_stride = sizeof tensor};
+    const struct convoy_tensor_source tensor = engine_tensor(data, &bytes);
+    struct convoy_stage stage = engine_stage(request, &tensor, 1);
+    stage.hint_flags = CONVOY_STAGE_INLINE;
     struct convoy_send send = {.struct_size = sizeof send, .peer = peer, .timeout_ns = LONG_NS};
     convoy_transfer sent = 0;
     check(convoy_xfer_stage(sender, &stage, false, &send.staged, &error), &error);
