@@ -166,7 +166,7 @@ bool convoy_xfer_admission_ask(struct convoy_xfer *engine, struct convoy_xfer_en
 void convoy_xfer_admission_run(struct convoy_xfer *engine)
 {
     struct convoy_xfer_entry *send;
-    if (engine->is_parked) {
+    if (engine->is_parked || !engine->admission.is_due) {
         return;
     }
     while ((send = next_one(engine)) != NULL) {

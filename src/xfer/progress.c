@@ -227,6 +227,7 @@ static void sleep_follower(struct convoy_xfer *engine, uint64_t end_ns)
 
 static void sleep_waiter(struct convoy_xfer *engine, uint64_t until_ns)
 {
+    convoy_xfer_admission_run(engine); /* whose timers bound this sleep */
     uint64_t end = engine->timer_ns < until_ns ? engine->timer_ns : until_ns;
     uint64_t longest = convoy_deadline_after(convoy_now_ns(), (uint64_t)(uint32_t)idle_ms(engine) * CONVOY_NS_PER_MS);
     struct pollfd polls[2] = {{.fd = engine->wake_fd, .events = POLLIN}, {.fd = far_file(engine), .events = POLLIN}};

@@ -2,6 +2,7 @@
 /* Which send goes when not all may: by priority and age, within the limits of the engine and of each peer. */
 #include "tests/integration/admission_scene.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -284,13 +285,12 @@ static void test_admission_sends_to_an_address_count_as_well(void **state)
     CALL_OK(engine, send_start, NULL, &send, &pushed);
     expect_counts(scene, 1, 1);
     EXPECT_EQUAL(scene_info(scene).waiting_bytes, sizeof target);
-    EXPECT(memcmp(target, scene->memory, sizeof target) != 0);
     SCENE_TAKE(scene, 0, "first");
     scene_finish(scene, first);
     scene_finish(scene, pushed);
+    CALL_OK(scene->receivers[1], memory_deregister, target, sizeof target); /* whose thread has written there */
     EXPECT_BYTES(target, scene->memory, sizeof target);
     engine_release(engine, staged);
-    CALL_OK(scene->receivers[1], memory_deregister, target, sizeof target);
     scene_end(scene);
 }
 
@@ -331,6 +331,99 @@ static void test_admission_bad_calls_are_refused_and_change_nothing(void **state
     scene_end(scene);
 }
 
+/* -- what it says of itself ---------------------------------------------------------------------------------------- */
+
+static void read_text(struct engine *engine, uint32_t topic, char *text, size_t bytes)
+{
+    struct convoy_text_buffer buffer = {.struct_size = sizeof buffer, .data = text, .capacity = bytes};
+    CALL_OK(engine, engine_describe, topic, &buffer);
+}
+
+static long long number(const json_t *object, const char *name)
+{
+    EXPECT(json_is_integer(json_object_get(object, name)));
+    return json_integer_value(json_object_get(object, name));
+}
+
+static void check_object(struct scene *scene, const json_t *admission)
+{
+    const json_t *peers = json_object_get(admission, "peers");
+    const json_t *first = json_array_get(peers, 0);
+    EXPECT_EQUAL(number(admission, "under_way"), 2);
+    EXPECT_EQUAL(number(admission, "under_way_bytes"), 3000);
+    EXPECT_EQUAL(number(admission, "waiting"), 2);
+    EXPECT_EQUAL(number(admission, "waiting_bytes"), 2000);
+    EXPECT_EQUAL(number(admission, "queued"), 2);
+    EXPECT_EQUAL(number(admission, "under_way_limit"), 3);
+    EXPECT_EQUAL(number(admission, "under_way_limit_bytes"), 1 << 30);
+    EXPECT_EQUAL(number(admission, "peer_under_way_limit"), 1);
+    EXPECT_EQUAL(number(admission, "peer_under_way_limit_bytes"), 1 << 29);
+    EXPECT_EQUAL(number(admission, "queued_limit"), 2);
+    EXPECT_EQUAL(number(admission, "age_ns"), (long long)HOUR_NS);
+    EXPECT_EQUAL(number(admission, "longest_wait_ns"), 0);
+    EXPECT_EQUAL(number(admission, "overloaded"), 1);
+    EXPECT_EQUAL(json_array_size(peers), 2);
+    EXPECT(strcmp(json_string_value(json_object_get(first, "session")), scene->receivers[0]->info.session) == 0);
+    EXPECT_EQUAL(number(first, "under_way"), 1);
+    EXPECT_EQUAL(number(first, "under_way_bytes"), 1000);
+    EXPECT_EQUAL(number(first, "waiting"), 2);
+    EXPECT_EQUAL(number(first, "waiting_bytes"), 2000);
+}
+
+static void check_descriptions(struct scene *scene, char *text, size_t bytes)
+{
+    const uint32_t topics[2] = {CONVOY_TOPIC_STATS, CONVOY_TOPIC_DUMP};
+    for (uint32_t i = 0; i < 2; i++) {
+        read_text(scene->sender, topics[i], text, bytes);
+        json_t *whole = json_loads(text, 0, NULL);
+        check_object(scene, json_object_get(whole, "admission"));
+        json_decref(whole);
+    }
+    read_text(scene->sender, CONVOY_TOPIC_DUMP, text, bytes);
+    json_t *whole = json_loads(text, 0, NULL);
+    const json_t *transfers = json_object_get(whole, "transfers");
+    const json_t *last = json_array_get(transfers, json_array_size(transfers) - 1);
+    EXPECT_EQUAL(number(last, "priority"), -3);
+    EXPECT(number(last, "waiting_ns") > 0);
+    json_decref(whole);
+    read_text(scene->sender, CONVOY_TOPIC_PROMETHEUS, text, bytes);
+    EXPECT_TEXT(text, "convoy_transfer_admission_waiting_bytes{");
+    EXPECT_TEXT(text, "convoy_transfer_overloaded_total{");
+}
+
+static void test_admission_descriptions_have_limits_and_what_waits(void **state)
+{
+    (void)state;
+    struct scene *scene = scene_make();
+    const size_t bytes = 1u << 20;
+    char *text = malloc(bytes);
+    convoy_transfer sent[4];
+    convoy_transfer refused = 0;
+    EXPECT(text != NULL);
+    scene_limit(scene, (struct convoy_admission){.under_way_max = 3,
+                                                 .under_way_bytes = 1 << 30,
+                                                 .peer_under_way_max = 1,
+                                                 .peer_under_way_bytes = 1 << 29,
+                                                 .waiting_max = 2,
+                                                 .age_ns = HOUR_NS});
+    sent[0] = scene_send(scene, (struct scene_send){.request = "a"});
+    sent[1] = scene_send(scene, (struct scene_send){.request = "b", .to = 1, .bytes = 2000});
+    sent[2] = scene_send(scene, (struct scene_send){.request = "c"});
+    sent[3] = scene_send(scene, (struct scene_send){.request = "d", .priority = -3});
+    EXPECT_STATUS(scene_try(scene, (struct scene_send){.request = "e"}, &refused), CONVOY_OVERLOADED, &scene->sender->error);
+    check_descriptions(scene, text, bytes);
+    SCENE_TAKE(scene, 0, "a");
+    SCENE_TAKE(scene, 0, "c");
+    SCENE_TAKE(scene, 0, "d");
+    SCENE_TAKE(scene, 1, "b");
+    for (uint32_t i = 0; i < 4; i++) {
+        scene_finish(scene, sent[i]);
+    }
+    EXPECT(engine_number(scene->sender, "admission", "longest_wait_ns") > 0);
+    free(text);
+    scene_end(scene);
+}
+
 int main(void)
 {
     engine_filter_tests();
@@ -347,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_admission_sends_to_an_address_count_as_well),
         cmocka_unit_test(test_admission_loans_by_descriptor_do_not_count),
         cmocka_unit_test(test_admission_bad_calls_are_refused_and_change_nothing),
+        cmocka_unit_test(test_admission_descriptions_have_limits_and_what_waits),
     };
     return cmocka_run_group_tests_name("transfer_admission", tests, NULL, NULL);
 }
