@@ -149,6 +149,8 @@ static int32_t decode_notice(uint32_t type, const uint8_t *data, size_t length)
 
 static struct convoy_manifest_room manifest_room;
 
+#define SPARE_PRIORITY 0x4100 /* what a frame of 1.0 has where that had spare bytes is a priority since 1.1 */
+
 /* which: the priority, as its 32 bits; 0 is what builds before 1.1 write. */
 static size_t encode_descriptor(uint32_t which, uint8_t *out)
 {
@@ -199,7 +201,8 @@ static int32_t decode_descriptor(uint32_t which, const uint8_t *data, size_t len
         return status;
     }
     const struct convoy_manifest *manifest = read.manifest;
-    bool is_same = read.flags == CONVOY_DESCRIPTOR_CHECKSUM && read.attempt == 3 && read.priority == (int32_t)which &&
+    bool is_priority = read.priority == (int32_t)which || (which == 0 && read.priority == SPARE_PRIORITY);
+    bool is_same = read.flags == CONVOY_DESCRIPTOR_CHECKSUM && read.attempt == 3 && is_priority &&
                    read.incarnation == 0xaa && read.serial == 77 && read.generation == 1 && read.offset == 8192 &&
                    read.checksum == 0x0123456789abcdefu && read.request.bytes == 7 &&
                    memcmp(read.request.text, "request", 7) == 0 && read.session.bytes == sizeof SESSION - 1 &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits and priorities of sends to another host: who goes next, and what is left when the receiver dies. */
 #include "tests/integration/reports_transfer.h"
+#include "tests/lib/engine_moves.h"
 #include "tests/lib/far_hosts.h"
 
 #include <setjmp.h>
@@ -53,7 +54,7 @@ static void await_counts(struct engine *engine, uint32_t admitted, uint32_t wait
 
 /* -- in turn ------------------------------------------------------------------------------------------------------- */
 
-static void send_all(const struct rank *rank, struct engine *engine, convoy_peer peer)
+static void send_all(const struct rank *rank, struct engine *engine, convoy_peer peer, bool must_move)
 {
     static const struct wanted all[COUNT] = {{"first", 0, LARGE_BYTES},
                                              {"low", -3, SMALL_BYTES},
@@ -67,6 +68,10 @@ static void send_all(const struct rank *rank, struct engine *engine, convoy_peer
         sent[i] = begin(engine, peer, data, &all[i]);
     }
     await_counts(engine, 1, COUNT - 1); /* all are staged */
+    if (must_move) {
+        engine_move(engine);
+        await_counts(engine, 1, COUNT - 1);
+    }
     rank_mark(rank, 2);
     for (uint32_t i = 0; i < COUNT; i++) {
         engine_wait(engine, sent[i], CONVOY_OK, NULL);
@@ -97,10 +102,10 @@ static void run_turns(const struct rank *rank, void *argument)
 {
     struct engine *engine = far_open(rank, 0, 0);
     convoy_peer peer = far_connect(rank, engine);
-    (void)argument;
+    const bool *must_move = argument;
     rank_barrier(rank);
     if (rank->index == 0) {
-        send_all(rank, engine, peer);
+        send_all(rank, engine, peer, *must_move);
     } else {
         take_all(rank, engine);
     }
@@ -110,8 +115,16 @@ static void run_turns(const struct rank *rank, void *argument)
 
 static void test_far_admission_sends_to_another_host_go_by_priority(void **state)
 {
+    bool must_move = false;
     (void)state;
-    far_run(run_turns, NULL);
+    far_run(run_turns, &must_move);
+}
+
+static void test_far_admission_moved_engine_goes_on_with_what_waits(void **state)
+{
+    bool must_move = true;
+    (void)state;
+    far_run(run_turns, &must_move);
 }
 
 /* -- ends ---------------------------------------------------------------------------------------------------------- */
@@ -216,6 +229,7 @@ int main(void)
     engine_filter_tests();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_far_admission_sends_to_another_host_go_by_priority),
+        cmocka_unit_test(test_far_admission_moved_engine_goes_on_with_what_waits),
         cmocka_unit_test(test_far_admission_abort_of_what_is_under_way_lets_others_go),
         cmocka_unit_test(test_far_admission_death_of_the_receiver_ends_what_waits_for_it),
     };
