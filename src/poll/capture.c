@@ -4,7 +4,6 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/fault.h"
-#include "core/memory.h"
 #include "poll/check.h"
 #include "poll/gate.h"
 #include "poll/positional.h"
@@ -14,29 +13,12 @@
 
 #define ENTRY_FLAGS_KNOWN (CONVOY_ENTRY_STAGED | CONVOY_ENTRY_DONE | CONVOY_ENTRY_GATE_SKIP)
 
-static void place(struct convoy_capture *capture, struct convoy_memory_plan *plan)
-{
-    capture->states = convoy_memory_place(plan, capture->capacity, sizeof *capture->states);
-    capture->pending = convoy_memory_place(plan, capture->capacity, sizeof *capture->pending);
-}
-
-int32_t convoy_capture_init(struct convoy_capture *capture, uint32_t capacity)
+void convoy_capture_place(struct convoy_capture *capture, uint32_t capacity, struct convoy_memory_plan *plan)
 {
     memset(capture, 0, sizeof *capture);
     capture->capacity = capacity;
-    struct convoy_memory_plan plan = {0};
-    place(capture, &plan);
-    if (!convoy_memory_plan_make(&plan)) {
-        return CONVOY_NO_MEMORY;
-    }
-    place(capture, &plan);
-    return CONVOY_OK;
-}
-
-void convoy_capture_fini(struct convoy_capture *capture)
-{
-    convoy_memory_table_free(capture->states);
-    memset(capture, 0, sizeof *capture);
+    capture->states = convoy_memory_place(plan, capture->capacity, sizeof *capture->states);
+    capture->pending = convoy_memory_place(plan, capture->capacity, sizeof *capture->pending);
 }
 
 /* One list on its way in. */

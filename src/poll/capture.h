@@ -6,6 +6,7 @@
 #ifndef CONVOY_POLL_CAPTURE_H
 #define CONVOY_POLL_CAPTURE_H
 
+#include "core/memory.h"
 #include "poll/inject.h"
 #include "poll/payload.h"
 
@@ -23,11 +24,8 @@ struct convoy_capture {
     char names[CONVOY_POLL_LISTS_MAX][CONVOY_CAPTURE_NAME_BYTES];
 };
 
-/* NO_MEMORY leaves the storage fit for fini. */
-int32_t convoy_capture_init(struct convoy_capture *capture, uint32_t capacity);
-
-/* Safe on zeroed storage. */
-void convoy_capture_fini(struct convoy_capture *capture);
+/* Makes it new. Its tables are placed as in core/memory.h: twice, the second time for use. */
+void convoy_capture_place(struct convoy_capture *capture, uint32_t capacity, struct convoy_memory_plan *plan);
 
 /* Captures a call that was checked (shape). round: number for fault injection. INVALID_ARGUMENT: an entry flag, a
  * state, or what a callback returned; the text names list, entry, key and value. Calls the host's callbacks. */

@@ -3,7 +3,6 @@
 
 #include "convoy/base.h"
 #include "core/fault.h"
-#include "core/memory.h"
 
 #include <assert.h>
 #include <string.h>
@@ -22,13 +21,7 @@ static uint32_t slot_home(const struct convoy_decided *decided, uint32_t list, u
     return (uint32_t)(hash >> 32) & slot_mask(decided);
 }
 
-static void place(struct convoy_decided *decided, struct convoy_memory_plan *plan)
-{
-    decided->entries = convoy_memory_place(plan, decided->capacity, sizeof *decided->entries);
-    decided->slots = convoy_memory_place(plan, 2 * (size_t)decided->capacity, sizeof *decided->slots);
-}
-
-int32_t convoy_decided_init(struct convoy_decided *decided, uint32_t capacity)
+void convoy_decided_place(struct convoy_decided *decided, uint32_t capacity, struct convoy_memory_plan *plan)
 {
     memset(decided, 0, sizeof *decided);
     decided->capacity = 1;
@@ -36,19 +29,8 @@ int32_t convoy_decided_init(struct convoy_decided *decided, uint32_t capacity)
         decided->capacity *= 2;
     }
     decided->newest = decided->oldest = NO_ENTRY;
-    struct convoy_memory_plan plan = {0};
-    place(decided, &plan);
-    if (!convoy_memory_plan_make(&plan)) {
-        return CONVOY_NO_MEMORY;
-    }
-    place(decided, &plan);
-    return CONVOY_OK;
-}
-
-void convoy_decided_fini(struct convoy_decided *decided)
-{
-    convoy_memory_table_free(decided->entries);
-    memset(decided, 0, sizeof *decided);
+    decided->entries = convoy_memory_place(plan, decided->capacity, sizeof *decided->entries);
+    decided->slots = convoy_memory_place(plan, 2 * (size_t)decided->capacity, sizeof *decided->slots);
 }
 
 static bool entry_is(const struct convoy_decided_entry *entry, uint32_t list, uint64_t key, uint32_t generation)

@@ -8,6 +8,7 @@
 #ifndef CONVOY_POLL_DECIDED_H
 #define CONVOY_POLL_DECIDED_H
 
+#include "core/memory.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,11 +33,9 @@ struct convoy_decided {
     uint32_t *slots; /* hash table of entry number + 1, 0 = free; twice the capacity */
 };
 
-/* capacity: rounded up to a power of two. NO_MEMORY leaves the storage fit for fini. */
-int32_t convoy_decided_init(struct convoy_decided *decided, uint32_t capacity);
-
-/* Safe on zeroed storage. */
-void convoy_decided_fini(struct convoy_decided *decided);
+/* Makes it new; capacity: rounded up to a power of two. Its tables are placed as in core/memory.h: twice, the second time for
+ * use. */
+void convoy_decided_place(struct convoy_decided *decided, uint32_t capacity, struct convoy_memory_plan *plan);
 
 /* How the identity ended, or CONVOY_DECIDED_NONE; makes it the newest. */
 uint8_t convoy_decided_find(struct convoy_decided *decided, uint32_t list, uint64_t key, uint32_t generation);

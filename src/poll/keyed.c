@@ -2,7 +2,6 @@
 #include "poll/keyed.h"
 
 #include "core/fault.h"
-#include "core/memory.h"
 
 #define XXH_INLINE_ALL
 #include <string.h>
@@ -11,27 +10,17 @@
 #define MEMBERS_MAX 1024u
 #define ENTRY_BYTES_MIN 9u /* a key and a state */
 
-int32_t convoy_keyed_init(struct convoy_keyed *keyed, size_t bytes_max, uint8_t *positional_states)
+void convoy_keyed_place(struct convoy_keyed *keyed, size_t bytes_max, uint8_t *positional_states,
+                        struct convoy_memory_plan *plan)
 {
     memset(keyed, 0, sizeof *keyed);
     keyed->bytes_max = bytes_max;
     keyed->capacity = (uint32_t)(bytes_max / ENTRY_BYTES_MIN);
     keyed->positional.states = positional_states;
-    keyed->unpacked = convoy_memory_table(keyed->capacity, sizeof *keyed->unpacked);
-    int32_t status = keyed->unpacked != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
-    for (uint32_t i = 0; i < CONVOY_KEYED_TABLES && status == CONVOY_OK; i++) {
-        status = convoy_table_init(&keyed->tables[i], keyed->capacity);
-    }
-    return status;
-}
-
-void convoy_keyed_fini(struct convoy_keyed *keyed)
-{
+    keyed->unpacked = convoy_memory_place(plan, keyed->capacity, sizeof *keyed->unpacked);
     for (uint32_t i = 0; i < CONVOY_KEYED_TABLES; i++) {
-        convoy_table_fini(&keyed->tables[i]);
+        convoy_table_place(&keyed->tables[i], keyed->capacity, plan);
     }
-    convoy_memory_table_free(keyed->unpacked);
-    keyed->unpacked = NULL;
 }
 
 /* A table that neither holds what was merged nor what is agreed on. */

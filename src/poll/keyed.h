@@ -9,6 +9,7 @@
 #ifndef CONVOY_POLL_KEYED_H
 #define CONVOY_POLL_KEYED_H
 
+#include "core/memory.h"
 #include "poll/positional.h"
 #include "poll/table.h"
 
@@ -43,11 +44,9 @@ struct convoy_keyed {
 
 extern const struct convoy_merge_ops convoy_keyed_ops;
 
-/* Makes the tables. positional_states: borrows until fini. NO_MEMORY leaves the storage fit for fini. */
-int32_t convoy_keyed_init(struct convoy_keyed *keyed, size_t bytes_max, uint8_t *positional_states);
-
-/* Safe on zeroed storage. */
-void convoy_keyed_fini(struct convoy_keyed *keyed);
+/* Makes it new; positional_states: borrows. Its tables are placed as in core/memory.h: twice, the second time for use. */
+void convoy_keyed_place(struct convoy_keyed *keyed, size_t bytes_max, uint8_t *positional_states,
+                        struct convoy_memory_plan *plan);
 
 /* Tells the state what the next round looks like. shape stays until the round's result was read. */
 void convoy_keyed_prepare(struct convoy_keyed *keyed, const struct convoy_payload_shape *shape);

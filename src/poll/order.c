@@ -2,40 +2,21 @@
 #include "poll/order.h"
 
 #include "core/error.h"
-#include "core/memory.h"
 #include "poll/check.h"
 #include "poll/table.h"
 
 #include <string.h>
 
-static void place(struct convoy_order *order, struct convoy_memory_plan *plan)
+void convoy_order_place(struct convoy_order *order, uint32_t capacity, struct convoy_memory_plan *plan)
 {
-    size_t capacity = order->capacity;
+    memset(order, 0, sizeof *order);
+    order->capacity = capacity;
     order->keys = convoy_memory_place(plan, capacity, sizeof *order->keys);
     order->generations = convoy_memory_place(plan, capacity, sizeof *order->generations);
     order->ranks = convoy_memory_place(plan, capacity, sizeof *order->ranks);
     order->sorted_keys = convoy_memory_place(plan, capacity, sizeof *order->sorted_keys);
     order->sorted_generations = convoy_memory_place(plan, capacity, sizeof *order->sorted_generations);
-    order->scratch = convoy_memory_place(plan, 2 * capacity, sizeof *order->scratch);
-}
-
-int32_t convoy_order_init(struct convoy_order *order, uint32_t capacity)
-{
-    memset(order, 0, sizeof *order);
-    order->capacity = capacity;
-    struct convoy_memory_plan plan = {0};
-    place(order, &plan);
-    if (!convoy_memory_plan_make(&plan)) {
-        return CONVOY_NO_MEMORY;
-    }
-    place(order, &plan);
-    return CONVOY_OK;
-}
-
-void convoy_order_fini(struct convoy_order *order)
-{
-    convoy_memory_table_free(order->keys);
-    memset(order, 0, sizeof *order);
+    order->scratch = convoy_memory_place(plan, 2 * (size_t)capacity, sizeof *order->scratch);
 }
 
 bool convoy_order_has_generations(const struct convoy_order *order)

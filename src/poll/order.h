@@ -6,6 +6,7 @@
 #ifndef CONVOY_POLL_ORDER_H
 #define CONVOY_POLL_ORDER_H
 
+#include "core/memory.h"
 #include "poll/payload.h"
 
 struct convoy_order {
@@ -22,11 +23,8 @@ struct convoy_order {
     uint32_t *scratch; /* two arrays of capacity */
 };
 
-/* NO_MEMORY leaves the storage fit for fini. */
-int32_t convoy_order_init(struct convoy_order *order, uint32_t capacity);
-
-/* Safe on zeroed storage. */
-void convoy_order_fini(struct convoy_order *order);
+/* Makes it new. Its tables are placed as in core/memory.h: twice, the second time for use. */
+void convoy_order_place(struct convoy_order *order, uint32_t capacity, struct convoy_memory_plan *plan);
 
 /*
  * Takes over the keyed lists of a call whose shape was checked (the entries fit the capacity). INVALID_ARGUMENT:

@@ -2,34 +2,16 @@
 #include "poll/outcome.h"
 
 #include "core/fault.h"
-#include "core/memory.h"
 
 #include <string.h>
 
-static void place(struct convoy_outcome *outcome, size_t capacity, struct convoy_memory_plan *plan)
-{
-    outcome->positions = convoy_memory_place(plan, capacity, sizeof *outcome->positions);
-    outcome->flags = convoy_memory_place(plan, capacity, sizeof *outcome->flags);
-    outcome->states = convoy_memory_place(plan, capacity, sizeof *outcome->states);
-}
-
-int32_t convoy_outcome_init(struct convoy_outcome *outcome, uint32_t capacity)
+void convoy_outcome_place(struct convoy_outcome *outcome, size_t capacity, struct convoy_memory_plan *plan)
 {
     memset(outcome, 0, sizeof *outcome);
     outcome->plain_keyed = outcome->position_keyed = UINT64_MAX; /* no version yet */
-    struct convoy_memory_plan plan = {0};
-    place(outcome, capacity, &plan);
-    if (!convoy_memory_plan_make(&plan)) {
-        return CONVOY_NO_MEMORY;
-    }
-    place(outcome, capacity, &plan);
-    return CONVOY_OK;
-}
-
-void convoy_outcome_fini(struct convoy_outcome *outcome)
-{
-    convoy_memory_table_free(outcome->positions);
-    memset(outcome, 0, sizeof *outcome);
+    outcome->positions = convoy_memory_place(plan, capacity, sizeof *outcome->positions);
+    outcome->flags = convoy_memory_place(plan, capacity, sizeof *outcome->flags);
+    outcome->states = convoy_memory_place(plan, capacity, sizeof *outcome->states);
 }
 
 /* A member that does not list an identity is "not yet" there: Bootstrapping, unless the list skips the absent. */

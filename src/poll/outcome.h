@@ -6,6 +6,7 @@
 #ifndef CONVOY_POLL_OUTCOME_H
 #define CONVOY_POLL_OUTCOME_H
 
+#include "core/memory.h"
 #include "poll/decided.h"
 #include "poll/keyed.h"
 #include "poll/order.h"
@@ -21,11 +22,8 @@ struct convoy_outcome {
     uint64_t position_order;
 };
 
-/* capacity: entries of a table. NO_MEMORY leaves the storage fit for fini. */
-int32_t convoy_outcome_init(struct convoy_outcome *outcome, uint32_t capacity);
-
-/* Safe on zeroed storage. */
-void convoy_outcome_fini(struct convoy_outcome *outcome);
+/* Makes it new; capacity: entries of a table. Its tables are placed as in core/memory.h: twice, the second time for use. */
+void convoy_outcome_place(struct convoy_outcome *outcome, size_t capacity, struct convoy_memory_plan *plan);
 
 /* Turns the merged table into the outcome, in place; call once per round. decided: NULL = decide nothing (the first of
  * two levels). */

@@ -22,19 +22,31 @@ size_t convoy_poll_partial_bytes_max(size_t blob_bytes_max)
     return convoy_keyed_partial_bytes_max(blob_bytes_max);
 }
 
-static int32_t parts_init(struct convoy_poll *poll)
+/* All tables in one: they live and die together, and a group that moves waits for as few mappings as can be. */
+static void parts_place(struct convoy_poll *poll, struct convoy_memory_plan *plan)
 {
     uint32_t entries = (uint32_t)poll->bytes_max; /* an entry takes at least one byte */
-    poll->positional_states = convoy_memory_table(entries, sizeof *poll->positional_states);
-    int32_t status = poll->positional_states != NULL ? CONVOY_OK : CONVOY_NO_MEMORY;
-    status = status == CONVOY_OK ? convoy_capture_init(&poll->capture, entries) : status;
-    status = status == CONVOY_OK ? convoy_keyed_init(&poll->keyed, poll->bytes_max, poll->positional_states) : status;
+    poll->positional_states = convoy_memory_place(plan, entries, sizeof *poll->positional_states);
+    convoy_capture_place(&poll->capture, entries, plan);
+    convoy_keyed_place(&poll->keyed, poll->bytes_max, poll->positional_states, plan);
     uint32_t keyed = poll->keyed.capacity;
     uint32_t decided = keyed * DECIDED_PER_ENTRY > DECIDED_MIN ? keyed * DECIDED_PER_ENTRY : DECIDED_MIN;
-    status = status == CONVOY_OK ? convoy_poll_quick_init(&poll->quick, entries, keyed) : status;
-    status = status == CONVOY_OK ? convoy_order_init(&poll->order, keyed) : status;
-    status = status == CONVOY_OK ? convoy_outcome_init(&poll->outcome, keyed) : status;
-    return status == CONVOY_OK ? convoy_decided_init(&poll->decided, decided) : status;
+    convoy_poll_quick_place(&poll->quick, entries, keyed, plan);
+    convoy_order_place(&poll->order, keyed, plan);
+    convoy_outcome_place(&poll->outcome, keyed, plan);
+    convoy_decided_place(&poll->decided, decided, plan);
+}
+
+static int32_t parts_make(struct convoy_poll *poll)
+{
+    struct convoy_memory_plan plan = {0};
+    parts_place(poll, &plan);
+    if (!convoy_memory_plan_make(&plan)) {
+        return CONVOY_NO_MEMORY;
+    }
+    poll->tables = plan.base;
+    parts_place(poll, &plan);
+    return CONVOY_OK;
 }
 
 int32_t convoy_poll_open(const struct convoy_poll_options *options, struct convoy_poll **poll_out,
@@ -56,7 +68,7 @@ int32_t convoy_poll_open(const struct convoy_poll_options *options, struct convo
     poll->own = poll;
     atomic_init(&poll->waits_in, poll->engine);
     int32_t status = convoy_inject_init(&poll->inject, options->group->poll_faults, error);
-    if (status == CONVOY_OK && parts_init(poll) != CONVOY_OK) {
+    if (status == CONVOY_OK && parts_make(poll) != CONVOY_OK) {
         status = convoy_error_set(error, CONVOY_NO_MEMORY, "no memory for poll reduce with blobs of %zu bytes",
                                   poll->bytes_max);
     }
@@ -94,14 +106,8 @@ void convoy_poll_close(struct convoy_poll *poll)
     if (poll->two_first != NULL) {
         convoy_poll_unlink(poll->two_first);
     }
-    convoy_poll_quick_fini(&poll->quick);
     convoy_inject_fini(&poll->inject);
-    convoy_capture_fini(&poll->capture);
-    convoy_order_fini(&poll->order);
-    convoy_keyed_fini(&poll->keyed);
-    convoy_outcome_fini(&poll->outcome);
-    convoy_decided_fini(&poll->decided);
-    convoy_memory_table_free(poll->positional_states);
+    convoy_memory_table_free(poll->tables);
     convoy_memory_free(poll);
 }
 

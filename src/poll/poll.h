@@ -82,6 +82,7 @@ struct convoy_poll {
     void (*keep)(void *user);
     void (*settle)(void *user);
     void *record_user;
+    uint8_t *tables; /* owns; all others lie in it */
     uint8_t *positional_states;
     convoy_operation operation; /* the last one, open or over; 0 = none */
     bool is_unseen;    /* its end was not seen, or can still turn into a result (reopen) */

@@ -2,7 +2,6 @@
 #include "poll/poll.h"
 
 #include "core/hot.h"
-#include "core/memory.h"
 #include "poll/positional.h"
 #include "poll/result.h"
 #include "poll/states_wide.h"
@@ -10,28 +9,11 @@
 
 #include <string.h>
 
-static void place(struct convoy_poll_short *quick, size_t entries, size_t keyed, struct convoy_memory_plan *plan)
+void convoy_poll_quick_place(struct convoy_poll_short *quick, size_t entries, size_t keyed, struct convoy_memory_plan *plan)
 {
     quick->inputs[0] = convoy_memory_place(plan, entries, sizeof *quick->inputs[0]);
     quick->inputs[1] = convoy_memory_place(plan, entries, sizeof *quick->inputs[1]);
     quick->sorted = convoy_memory_place(plan, keyed, sizeof *quick->sorted);
-}
-
-int32_t convoy_poll_quick_init(struct convoy_poll_short *quick, size_t entries, size_t keyed)
-{
-    struct convoy_memory_plan plan = {0};
-    place(quick, entries, keyed, &plan);
-    if (!convoy_memory_plan_make(&plan)) {
-        return CONVOY_NO_MEMORY;
-    }
-    place(quick, entries, keyed, &plan);
-    return CONVOY_OK;
-}
-
-void convoy_poll_quick_fini(struct convoy_poll_short *quick)
-{
-    convoy_memory_table_free(quick->inputs[0]);
-    quick->inputs[0] = quick->inputs[1] = quick->sorted = NULL;
 }
 
 void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_call *call)

@@ -7,6 +7,7 @@
 #ifndef CONVOY_POLL_QUICK_H
 #define CONVOY_POLL_QUICK_H
 
+#include "core/memory.h"
 #include "convoy/poll.h"
 #include "round/quick.h"
 
@@ -47,11 +48,9 @@ struct convoy_poll_short {
     } lists[CONVOY_POLL_LISTS_MAX];
 };
 
-/* entries: room for the states of all lists; keyed: of keyed ones. NO_MEMORY leaves the storage fit for fini. */
-int32_t convoy_poll_quick_init(struct convoy_poll_short *quick, size_t entries, size_t keyed);
-
-/* Safe on zeroed storage. */
-void convoy_poll_quick_fini(struct convoy_poll_short *quick);
+/* entries: room for the states of all lists; keyed: of keyed ones. Its tables are placed as in core/memory.h: twice, the second
+ * time for use. */
+void convoy_poll_quick_place(struct convoy_poll_short *quick, size_t entries, size_t keyed, struct convoy_memory_plan *plan);
 
 /* After a call of plain lists was contributed the whole way: keeps what the next one will be compared with. */
 void convoy_poll_quick_keep(struct convoy_poll *poll, const struct convoy_poll_call *call);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poll/table.h"
 
-#include "core/memory.h"
 
 #include <string.h>
 
@@ -17,29 +16,13 @@ struct item {
     uint8_t state;
 };
 
-static void place(struct convoy_table *table, size_t capacity, struct convoy_memory_plan *plan)
+void convoy_table_place(struct convoy_table *table, size_t capacity, struct convoy_memory_plan *plan)
 {
+    memset(table, 0, sizeof *table);
     table->keys = convoy_memory_place(plan, capacity, sizeof *table->keys);
     table->generations = convoy_memory_place(plan, capacity, sizeof *table->generations);
     table->listed = convoy_memory_place(plan, capacity, sizeof *table->listed);
     table->states = convoy_memory_place(plan, capacity, sizeof *table->states);
-}
-
-int32_t convoy_table_init(struct convoy_table *table, size_t capacity)
-{
-    struct convoy_memory_plan plan = {0};
-    place(table, capacity, &plan);
-    if (!convoy_memory_plan_make(&plan)) {
-        return CONVOY_NO_MEMORY;
-    }
-    place(table, capacity, &plan);
-    return CONVOY_OK;
-}
-
-void convoy_table_fini(struct convoy_table *table)
-{
-    convoy_memory_table_free(table->keys);
-    memset(table, 0, sizeof *table);
 }
 
 static struct item view_item(const struct convoy_payload_view *view, uint32_t at)

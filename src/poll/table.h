@@ -3,6 +3,7 @@
 #ifndef CONVOY_POLL_TABLE_H
 #define CONVOY_POLL_TABLE_H
 
+#include "core/memory.h"
 #include "poll/payload.h"
 
 /* Identities of all keyed lists, list after list, each ascending by (key, generation). */
@@ -15,11 +16,8 @@ struct convoy_table {
     bool has_generations; /* any is not 0 */
 };
 
-/* NO_MEMORY leaves the storage fit for fini. */
-int32_t convoy_table_init(struct convoy_table *table, size_t capacity);
-
-/* Safe on zeroed storage. */
-void convoy_table_fini(struct convoy_table *table);
+/* Makes it new and empty. Its arrays are placed as in core/memory.h: twice, the second time for use. */
+void convoy_table_place(struct convoy_table *table, size_t capacity, struct convoy_memory_plan *plan);
 
 /* Forgets all identities. */
 void convoy_table_clear(struct convoy_table *table);

@@ -28,15 +28,23 @@ static size_t payload_make(uint8_t *out, const uint64_t *keys, const uint8_t *st
 struct bench {
     struct convoy_payload_shape shape;
     struct convoy_keyed keyed;
+    struct convoy_memory_plan plan;
     uint8_t positional[8];
 };
+
+static void bench_place(struct bench *bench, size_t bytes_max)
+{
+    convoy_keyed_place(&bench->keyed, bytes_max, bench->positional, &bench->plan);
+    assert_true(convoy_memory_plan_make(&bench->plan));
+    convoy_keyed_place(&bench->keyed, bytes_max, bench->positional, &bench->plan);
+}
 
 static void bench_open(struct bench *bench, size_t bytes_max)
 {
     memset(bench, 0, sizeof *bench);
     convoy_payload_shape_add(&bench->shape, 1, 0);
     convoy_payload_shape_add(&bench->shape, 0, CONVOY_POLL_KEYED);
-    assert_int_equal(convoy_keyed_init(&bench->keyed, bytes_max, bench->positional), CONVOY_OK);
+    bench_place(bench, bytes_max);
     convoy_keyed_prepare(&bench->keyed, &bench->shape);
     convoy_keyed_ops.begin(&bench->keyed);
 }
@@ -60,7 +68,7 @@ static void test_keyed_lists_are_merged_by_key(void **state)
     assert_memory_equal(table->states, ((const uint8_t[]){1, 4, 1, 2}), 4);
     assert_memory_equal(table->listed, ((const uint16_t[]){1, 1, 2, 1}), 4 * sizeof(uint16_t));
     assert_int_equal(bench.keyed.positional.unknown[1], 1);
-    convoy_keyed_fini(&bench.keyed);
+    convoy_memory_table_free(bench.plan.base);
 }
 
 /* The usual round does not touch the identities: their version stays. */
@@ -78,7 +86,7 @@ static void test_keyed_same_lists_again_keep_the_version(void **state)
     assert_true(bench.keyed.version == version);
     assert_memory_equal(convoy_keyed_current(&bench.keyed)->states, ((const uint8_t[]){4, 3, 4}), 3);
     assert_int_equal(convoy_keyed_current(&bench.keyed)->listed[0], 2);
-    convoy_keyed_fini(&bench.keyed);
+    convoy_memory_table_free(bench.plan.base);
 }
 
 static void test_keyed_descending_or_repeated_keys_are_malformed(void **state)
@@ -89,7 +97,7 @@ static void test_keyed_descending_or_repeated_keys_are_malformed(void **state)
     assert_int_equal(member(&bench, (const uint64_t[]){5, 1}, (const uint8_t[]){4, 3}, 2), CONVOY_MALFORMED);
     assert_int_equal(member(&bench, (const uint64_t[]){5, 5}, (const uint8_t[]){4, 3}, 2), CONVOY_MALFORMED);
     assert_int_equal(member(&bench, (const uint64_t[]){5, 6}, (const uint8_t[]){4, 3}, 2), CONVOY_OK);
-    convoy_keyed_fini(&bench.keyed);
+    convoy_memory_table_free(bench.plan.base);
 }
 
 static void test_keyed_partial_of_a_host_is_what_its_members_brought(void **state)
@@ -115,8 +123,8 @@ static void test_keyed_partial_of_a_host_is_what_its_members_brought(void **stat
         convoy_keyed_ops.begin(&here.keyed);
         assert_int_equal(convoy_keyed_ops.partial(&here.keyed, blob, cut), CONVOY_MALFORMED);
     }
-    convoy_keyed_fini(&here.keyed);
-    convoy_keyed_fini(&there.keyed);
+    convoy_memory_table_free(here.plan.base);
+    convoy_memory_table_free(there.plan.base);
 }
 
 /* listed_by beyond the members of the host that sends it cannot be. */
@@ -135,7 +143,7 @@ static void test_keyed_partial_listed_by_too_many_is_malformed(void **state)
         int32_t expected = value == 1 ? CONVOY_OK : CONVOY_MALFORMED;
         assert_int_equal(convoy_keyed_ops.partial(&bench.keyed, blob, length), expected);
     }
-    convoy_keyed_fini(&bench.keyed);
+    convoy_memory_table_free(bench.plan.base);
 }
 
 /* An overflow is passed on by hosts, whichever way the members are split; what fits exactly is none. */
@@ -164,7 +172,7 @@ static void test_keyed_overflow_is_counted_and_passed_on(void **state)
     convoy_keyed_ops.begin(&bench.keyed);
     assert_int_equal(member(&bench, keys, states, 4), CONVOY_OK);
     assert_false(bench.keyed.has_overflow);
-    convoy_keyed_fini(&bench.keyed);
+    convoy_memory_table_free(bench.plan.base);
 }
 
 /* A size that only a broken host can claim stays one that every host can pass on. */
@@ -182,7 +190,7 @@ static void test_keyed_overflow_size_saturates(void **state)
     convoy_keyed_ops.begin(&bench.keyed);
     assert_int_equal(convoy_keyed_ops.partial(&bench.keyed, blob, length), CONVOY_OK);
     assert_true(bench.keyed.overflow_entries == UINT32_MAX);
-    convoy_keyed_fini(&bench.keyed);
+    convoy_memory_table_free(bench.plan.base);
 }
 
 /* -- what all agree on ----------------------------------------------------------------------------------------------- */
@@ -196,7 +204,7 @@ static void agreed_open(struct bench *bench, uint64_t salt)
     uint32_t head[] = {0, AGREED};
     memset(bench, 0, sizeof *bench);
     convoy_payload_shape_add(&bench->shape, 0, CONVOY_POLL_KEYED);
-    assert_int_equal(convoy_keyed_init(&bench->keyed, 2048, bench->positional), CONVOY_OK);
+    bench_place(bench, 2048);
     convoy_keyed_prepare(&bench->keyed, &bench->shape);
     convoy_keyed_ops.begin(&bench->keyed);
     memset(payload, CONVOY_STATE_TRANSFERRING, sizeof payload);
@@ -239,7 +247,7 @@ static void test_keyed_agreed_identities_need_not_be_sent(void **state)
     assert_int_equal(bench.keyed.positional.unknown[0], 1);
     assert_int_equal(table->listed[3], 2);
     assert_true(bench.keyed.version == version);
-    convoy_keyed_fini(&bench.keyed);
+    convoy_memory_table_free(bench.plan.base);
 }
 
 static void same_refused(struct bench *bench, const uint8_t *payload, size_t bytes)
@@ -266,8 +274,8 @@ static void test_keyed_reference_to_what_is_not_agreed_is_malformed(void **state
     (void)same_make(&bench, payload, CONVOY_STATE_SUCCESS);
     bench.keyed.agreed.is_there = false;
     same_refused(&bench, payload, bytes);
-    convoy_keyed_fini(&bench.keyed);
-    convoy_keyed_fini(&other.keyed);
+    convoy_memory_table_free(bench.plan.base);
+    convoy_memory_table_free(other.plan.base);
 }
 
 /* A round in which one member lacks an identity ends the agreement. */
@@ -285,7 +293,7 @@ static void test_keyed_agreement_takes_all_members(void **state)
     convoy_keyed_agree(&bench.keyed);
     assert_false(convoy_keyed_is_agreed(&bench.keyed));
     same_refused(&bench, payload, bytes);
-    convoy_keyed_fini(&bench.keyed);
+    convoy_memory_table_free(bench.plan.base);
 }
 
 int main(void)

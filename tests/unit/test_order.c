@@ -36,6 +36,16 @@ static void assert_sorted(const struct convoy_order *order, const struct convoy_
     }
 }
 
+/* Returns what is freed behind it. */
+static void *make(struct convoy_order *order, uint32_t capacity)
+{
+    struct convoy_memory_plan plan = {0};
+    convoy_order_place(order, capacity, &plan);
+    assert_true(convoy_memory_plan_make(&plan));
+    convoy_order_place(order, capacity, &plan);
+    return plan.base;
+}
+
 static void test_order_random_lists_are_sorted_at_every_length(void **state)
 {
     (void)state;
@@ -43,7 +53,7 @@ static void test_order_random_lists_are_sorted_at_every_length(void **state)
     uint32_t generations[130];
     uint64_t random = 5;
     struct convoy_order order;
-    assert_int_equal(convoy_order_init(&order, 130), CONVOY_OK);
+    void *memory = make(&order, 130);
     for (size_t count = 0; count <= 130; count++) {
         for (size_t i = 0; i < count; i++) {
             random = random * 6364136223846793005ull + 1442695040888963407ull;
@@ -54,7 +64,7 @@ static void test_order_random_lists_are_sorted_at_every_length(void **state)
         assert_int_equal(take(&order, &list, 1, NULL), CONVOY_OK);
         assert_sorted(&order, &list, 0);
     }
-    convoy_order_fini(&order);
+    convoy_memory_table_free(memory);
 }
 
 static void test_order_unchanged_list_keeps_its_version_and_any_change_does_not(void **state)
@@ -63,7 +73,7 @@ static void test_order_unchanged_list_keeps_its_version_and_any_change_does_not(
     uint64_t keys[] = {3, 1, 2};
     uint32_t generations[] = {0, 0, 0};
     struct convoy_order order;
-    assert_int_equal(convoy_order_init(&order, 8), CONVOY_OK);
+    void *memory = make(&order, 8);
     struct convoy_poll_list list = {.count = 3, .keys = keys};
     assert_int_equal(take(&order, &list, 1, NULL), CONVOY_OK);
     uint64_t version = order.version;
@@ -78,7 +88,7 @@ static void test_order_unchanged_list_keeps_its_version_and_any_change_does_not(
     list.generations = NULL;
     assert_int_equal(take(&order, &list, 1, NULL), CONVOY_OK);
     assert_true(order.version != version);
-    convoy_order_fini(&order);
+    convoy_memory_table_free(memory);
 }
 
 /* The second list stays the same, but the first one's new length moves it: it must be sorted anew where it is now. */
@@ -87,14 +97,14 @@ static void test_order_list_moved_by_the_one_before_is_taken_anew(void **state)
     (void)state;
     const uint64_t all[] = {9, 8, 5, 7, 6, 3};
     struct convoy_order order;
-    assert_int_equal(convoy_order_init(&order, 16), CONVOY_OK);
+    void *memory = make(&order, 16);
     for (uint32_t split = 0; split <= 6; split++) {
         struct convoy_poll_list lists[2] = {{.count = split, .keys = all}, {.count = 6 - split, .keys = all + split}};
         assert_int_equal(take(&order, lists, 2, NULL), CONVOY_OK);
         assert_sorted(&order, &lists[0], 0);
         assert_sorted(&order, &lists[1], split);
     }
-    convoy_order_fini(&order);
+    convoy_memory_table_free(memory);
 }
 
 static void test_order_duplicate_is_refused_and_the_next_list_is_taken(void **state)
@@ -104,7 +114,7 @@ static void test_order_duplicate_is_refused_and_the_next_list_is_taken(void **st
     const uint64_t once[] = {4, 9, 5};
     struct convoy_error error = {.struct_size = sizeof error};
     struct convoy_order order;
-    assert_int_equal(convoy_order_init(&order, 8), CONVOY_OK);
+    void *memory = make(&order, 8);
     struct convoy_poll_list list = {.name = "decode", .name_length = 6, .count = 3, .keys = twice};
     assert_int_equal(take(&order, &list, 1, &error), CONVOY_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "list 0 \"decode\": key 4, generation 0"));
@@ -112,7 +122,7 @@ static void test_order_duplicate_is_refused_and_the_next_list_is_taken(void **st
     list.keys = once;
     assert_int_equal(take(&order, &list, 1, NULL), CONVOY_OK);
     assert_sorted(&order, &list, 0);
-    convoy_order_fini(&order);
+    convoy_memory_table_free(memory);
 }
 
 int main(void)

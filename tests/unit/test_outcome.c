@@ -16,23 +16,28 @@ struct bench {
     struct convoy_decided decided;
     struct convoy_outcome outcome;
     struct convoy_order order;
+    struct convoy_memory_plan plan;
 };
+
+static void bench_place(struct bench *bench)
+{
+    convoy_keyed_place(&bench->keyed, 1024, NULL, &bench->plan);
+    convoy_decided_place(&bench->decided, 16, &bench->plan);
+    convoy_outcome_place(&bench->outcome, 64, &bench->plan);
+    convoy_order_place(&bench->order, 64, &bench->plan);
+}
 
 static void bench_open(struct bench *bench)
 {
     memset(bench, 0, sizeof *bench);
-    assert_int_equal(convoy_keyed_init(&bench->keyed, 1024, NULL), CONVOY_OK);
-    assert_int_equal(convoy_decided_init(&bench->decided, 16), CONVOY_OK);
-    assert_int_equal(convoy_outcome_init(&bench->outcome, 64), CONVOY_OK);
-    assert_int_equal(convoy_order_init(&bench->order, 64), CONVOY_OK);
+    bench_place(bench);
+    assert_true(convoy_memory_plan_make(&bench->plan));
+    bench_place(bench);
 }
 
 static void bench_close(struct bench *bench)
 {
-    convoy_keyed_fini(&bench->keyed);
-    convoy_decided_fini(&bench->decided);
-    convoy_outcome_fini(&bench->outcome);
-    convoy_order_fini(&bench->order);
+    convoy_memory_table_free(bench->plan.base);
 }
 
 /* As if merged: `count` identities in each list, listed by one of `members`. */
