@@ -78,15 +78,13 @@ char *convoy_memory_text(const char *text, size_t length)
 #define TABLE_MAPPED_BYTES ((size_t)64 << 10)
 #endif
 
-#define TABLE_READY_BYTES ((size_t)256 << 10) /* a longer one is seldom used as a whole */
-
 /* In front of a table. */
 struct table_head {
     size_t mapped_bytes; /* 0 = it was allocated */
     uint8_t rest[CONVOY_LINE_BYTES - sizeof(size_t)];
 };
 
-static void *make_table(size_t count, size_t bytes, int flags)
+void *convoy_memory_table(size_t count, size_t bytes)
 {
     if (memory_must_fail() || (bytes != 0 && count > (SIZE_MAX - sizeof(struct table_head)) / bytes)) {
         return NULL;
@@ -97,23 +95,12 @@ static void *make_table(size_t count, size_t bytes, int flags)
         head = calloc(1, all);
         return head != NULL ? head + 1 : NULL;
     }
-    int when = all <= TABLE_READY_BYTES ? flags : 0;
-    head = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | when, -1, 0);
+    head = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (head == MAP_FAILED) {
         return NULL;
     }
     head->mapped_bytes = all;
     return head + 1;
-}
-
-void *convoy_memory_table(size_t count, size_t bytes)
-{
-    return make_table(count, bytes, 0);
-}
-
-void *convoy_memory_table_ready(size_t count, size_t bytes)
-{
-    return make_table(count, bytes, MAP_POPULATE);
 }
 
 void convoy_memory_table_free(void *table)

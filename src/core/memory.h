@@ -31,8 +31,6 @@ void convoy_memory_free(void *pointer);
  * tables come and go. NULL also when count * bytes overflows. Freed by convoy_memory_table_free only; by the same build.
  */
 void *convoy_memory_table(size_t count, size_t bytes);
-/* One that will be used as a whole: if it is short, its pages are made at once, which takes less than two faults of them. */
-void *convoy_memory_table_ready(size_t count, size_t bytes);
 void convoy_memory_table_free(void *table);
 
 /*

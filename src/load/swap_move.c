@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define STATE_FIRST_BYTES ((size_t)1 << 20)     /* one that is too short costs a second export in the pause */
-#define STATE_TOUCHED_BYTES ((size_t)64 << 10) /* so that the pause has no page faults for it, which may cost 10 us each */
+#define STATE_TOUCHED_BYTES ((size_t)32 << 10) /* so that the pause has no page faults for it, which may cost 10 us each */
 #define STATE_TRIES 3u
 
 /* -- quiescing ----------------------------------------------------------------------------------------------------- */

@@ -131,7 +131,7 @@ int32_t convoy_call_log_create(uint32_t entries, uint32_t entry_bytes, struct co
     if (log == NULL) {
         return CONVOY_NO_MEMORY;
     }
-    log->memory = convoy_memory_table_ready(count * entry_words + LINE_WORDS, WORD);
+    log->memory = convoy_memory_zalloc((count * entry_words + LINE_WORDS) * WORD); /* pages that no call fills stay unused */
     if (log->memory == NULL) {
         convoy_call_log_destroy(log);
         return CONVOY_NO_MEMORY;
@@ -147,7 +147,7 @@ int32_t convoy_call_log_create(uint32_t entries, uint32_t entry_bytes, struct co
 void convoy_call_log_destroy(struct convoy_call_log *log)
 {
     if (log != NULL) {
-        convoy_memory_table_free(log->memory);
+        convoy_memory_free(log->memory);
     }
     convoy_memory_free(log);
 }

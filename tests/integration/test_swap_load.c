@@ -64,7 +64,15 @@ static uint64_t tell_part(const struct swap_shared *shared, const struct swap_pl
 
 static uint64_t tell_parts(const struct swap_shared *shared, const struct swap_plan *plan, uint32_t first)
 {
+    uint64_t steps[SWAP_RANKS_MAX * SWAP_SWAPS_MAX];
+    size_t count = 0;
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        for (uint32_t swap = first; swap < plan->swaps; swap += 2) {
+            steps[count++] = shared->step_ns[rank][swap];
+        }
+    }
     print_message("%s\n", first == 0 ? "one rank after another:" : "all ranks at the same time:");
+    (void)tell("longest step during a swap", steps, count);
     uint64_t pause_max_ns = TELL(pause_ns);
     (void)TELL(quiesce_ns);
     (void)TELL(export_ns);
@@ -78,7 +86,6 @@ static uint64_t tell_parts(const struct swap_shared *shared, const struct swap_p
 
 static void check_pauses(const struct swap_shared *shared, const struct swap_plan *plan)
 {
-    uint64_t steps[SWAP_RANKS_MAX * SWAP_SWAPS_MAX];
     uint64_t usual[SWAP_RANKS_MAX];
     uint64_t cpu[SWAP_RANKS_MAX * SWAP_SWAPS_MAX];
     uint64_t faults = 0;
@@ -88,12 +95,10 @@ static void check_pauses(const struct swap_shared *shared, const struct swap_pla
         usual[rank] = shared->usual_ns[rank];
         for (uint32_t swap = 0; swap < plan->swaps; swap++) {
             faults += shared->faults[rank][swap];
-            cpu[count] = shared->cpu_ns[rank][swap];
-            steps[count++] = shared->step_ns[rank][swap];
+            cpu[count++] = shared->cpu_ns[rank][swap];
         }
     }
     (void)tell("mean of a step without a swap", usual, RANKS);
-    (void)tell("longest step during a swap", steps, count);
     (void)tell("processor time of a swap", cpu, count);
     print_message("page faults of a swap: %.0f\n", (double)faults / (double)count);
     for (uint32_t first = 0; first < 2; first++) {
