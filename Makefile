@@ -356,7 +356,7 @@ HOST_BINARIES := $(CONFORMANCE_BINARIES) $(INTEGRATION_BINARIES) $(FAULT_BINARIE
 # beside the tests, which mostly wait: the builds of other variants, longest wanted last, and the gates.
 TEST_STEPS := all test-unit=600 +debug/build-fault=3600 +mutation/build-mutations=3600 +asan/build-sanitized=3600 \
               +tsan/build-sanitized=3600 +clang/all=3600 +aarch64/aarch64-objects=3600 \
-              test-integration test-python=900 test-cli test-abi test-releases=1200 abi-check headers test-conformance debug/test-fault=600 \
+              test-integration test-python=900 test-cli test-abi test-releases=1800 release-page headers test-conformance debug/test-fault=600 \
               mutation/mutations-run=900 asan/test-fuzz-replay asan/test-sanitized=1800 tsan/test-sanitized=900
 # Programs at a time of the steps that wait for deadlines, deaths and peers more than they compute: one more than CI's cores.
 WAITING_JOBS := 3
@@ -626,7 +626,11 @@ release-matrix: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy ##
 test-releases: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy
 	TEST_LIMIT_S=900 tests/run.sh tests/abi/matrix.sh tests/abi/matrix_self.sh
 
-.PHONY: release-check
+# The page alone, with the matrix that was run last: all gates, and what it says of each release.
+.PHONY: release-check release-page
+release-page: $(BIN)/libconvoy.so.1 $(BIN)/convoy $(TEST_BIN)/abi/golden
+	abi/release.sh $(BIN) $(TEST_BIN)/abi/golden
+
 release-check: $(BIN)/libconvoy.so.1 $(BIN)/libconvoy_loader.a $(BIN)/convoy $(TEST_BIN)/abi/golden ## one page: may this tree be called a release, and what do older hosts and peers see
 	-tests/abi/matrix.sh >build/release-runs.log
 	abi/release.sh $(BIN) $(TEST_BIN)/abi/golden

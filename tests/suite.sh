@@ -52,7 +52,7 @@ spent_ticks() {
     ticks=$((${14} + ${15}))
 }
 
-# What there is to say of a step that has ended: one line, and why it failed or what it left out.
+# What there is to say of a step that has ended: one line, and why it failed or what it left out; of the releases, the matrix.
 show_step() {
     local step=$1 code=$2 limit=$3 seconds=$4 cpu=$5 log
     log=$(log_of "$step")
@@ -63,6 +63,8 @@ show_step() {
         grep -hE '^[^ ].* +[0-9]+ passed +[1-9][0-9]* failed|^    \[  FAILED  \] [a-z_0-9]+$' "$log" | sort -u | sed 's/^ */    /' |
             head -n 30
         show_tail "$log"
+    elif [ "$(target_of "$step")" = release-page ]; then
+        sed -n '/^runs (/,$s/^/    | /p' "$log"
     elif [ "$skip" -ne 0 ]; then
         grep -E '^    .*[Ss]kip' "$log" | grep -v 'SKIPPED' | sort | uniq -c | sort -rn | head -n 4 | sed 's/^ */    /'
     fi
