@@ -61,12 +61,16 @@ void matrix_threads(convoy_loader *loader, uint16_t port);
 /* matrix_tails.c: longer structs, unknown flags, new fields, slots, families. */
 void matrix_tails(convoy_loader *loader);
 
+struct matrix_engine;
+
 /* matrix_since.c: what a later minor of a family added, with a plugin that has it and one that has not. */
 void matrix_since(convoy_loader *loader);
 /* Of all that is staged from here on; 0 where the host's headers or the plugin are before transfer 1.1. */
 void matrix_priority_begin(convoy_loader *loader);
 void matrix_priority_put(struct convoy_stage *stage);
 void matrix_priority_say(const struct convoy_payload *payload);
+/* From here on one send at a time is under way, where host and plugin know limits. */
+void matrix_limit(struct matrix_engine *engine);
 
 /* matrix_transfer.c */
 #define MATRIX_BYTES 70000u
@@ -82,6 +86,10 @@ void matrix_send(struct matrix_engine *engine, convoy_peer peer, const char *req
 void matrix_accept(struct matrix_engine *engine, const char *request);
 void matrix_load(struct matrix_engine *engine, const char *descriptor, size_t bytes, const char *request);
 void matrix_transfers(convoy_loader *loader);
+/* Sends of which all but one wait where there is a limit, and their ends, after whatever came between. */
+#define MATRIX_HELD 3u
+void matrix_held_begin(struct matrix_engine *engine, convoy_peer peer, convoy_transfer transfers_out[MATRIX_HELD]);
+void matrix_held_end(struct matrix_engine *from, struct matrix_engine *to, const convoy_transfer transfers[MATRIX_HELD]);
 /* One of two processes, "a" or "b", which meet in a folder. */
 void matrix_side(convoy_loader *loader, const char *side, const char *folder, bool is_private);
 

@@ -248,11 +248,18 @@ transfer_cell() { # RELEASE RELEASE near|far
 
 # -- swaps ----------------------------------------------------------------------------------------------------------
 
+# What was sent before a swap, waiting or under way, came after it, also where the other build knows no waiting.
+held_lines() { # HOST
+    [ -n "$why" ] || [ "$1" = v1.0 ] || [ "$(grep -c '^seen held = 3 of 3$' "$runs/swap")" -eq 2 ] ||
+        why="sends that waited did not come: $(grep '^seen held' "$runs/swap" | tr '\n' ' ')"
+}
+
 swap_cell() { # HOST FROM TO: there and back
     why=""
     host "$1" "$runs/swap" "$(plugin "$2")" swap "$(plugin "$3")" "$(port)"
     agree "$runs/swap" "$runs/reference-swap"
     [ -n "$why" ] || [ "$(grep -c '^seen swapped' "$runs/swap")" -eq 2 ] || why="it did not swap twice"
+    held_lines "$1"
     result "swap_$1_$2_$3"
 }
 
@@ -262,6 +269,7 @@ swap_refused_cell() { # HOST FROM TO
     host "$1" "$runs/swap" "$(plugin "$2")" swap "$(plugin "$3")" "$(port)"
     grep '^same' "$runs/reference-swap" | grep -v '^same swap = ' >"$runs/reference-refused"
     agree "$runs/swap" "$runs/reference-refused"
+    held_lines "$1"
     grep -q "^seen swap_refused = -504 .*wire version $(wire_max "$2")" "$runs/swap" ||
         why+="not refused for its wire version: $(grep -m 1 'swap' "$runs/swap")"
     result "swap_refused_$1_$2_$3"

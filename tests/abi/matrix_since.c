@@ -118,6 +118,13 @@ void matrix_priority_say(const struct convoy_payload *payload)
     matrix_seen("priority", "%d", payload->priority);
 }
 
+void matrix_limit(struct matrix_engine *engine)
+{
+    const struct convoy_admission admission = {.struct_size = sizeof admission, .under_way_max = 1};
+    int32_t status = convoy_host_transfer_admission_set(engine->engine, &admission, &matrix_error);
+    matrix_need(status == CONVOY_UNSUPPORTED ? CONVOY_OK : status, "admission_set");
+}
+
 #else
 
 void matrix_since(convoy_loader *loader)
@@ -138,6 +145,11 @@ void matrix_priority_put(struct convoy_stage *stage)
 void matrix_priority_say(const struct convoy_payload *payload)
 {
     (void)payload;
+}
+
+void matrix_limit(struct matrix_engine *engine)
+{
+    (void)engine;
 }
 
 #endif

@@ -49,6 +49,7 @@ static void *member_run(void *argument)
     convoy_host_context *context = matrix_context(own->loader);
     convoy_host_group *groups[2];
     convoy_transfer staged = 0;
+    convoy_transfer held[MATRIX_HELD];
     convoy_peer peer = 0;
     for (uint32_t i = 0; i < 2; i++) {
         matrix_need(matrix_group_open(context, &own->places[i], &groups[i]), "group_open");
@@ -66,7 +67,9 @@ static void *member_run(void *argument)
     for (uint32_t step = 0; step < STEPS; step++) {
         (void)pthread_barrier_wait(own->barrier);
         if (is_first && own->builds[step] != NULL) {
+            matrix_held_begin(&engines[1], peer, held);
             swap_to(own->loader, own->builds[step]);
+            matrix_held_end(&engines[1], &engines[0], held);
         }
         (void)pthread_barrier_wait(own->barrier);
         for (uint32_t i = 0; i < 2; i++) {

@@ -142,6 +142,33 @@ void matrix_load(struct matrix_engine *engine, const char *descriptor, size_t by
     check_payload(engine, transfer, request);
 }
 
+void matrix_held_begin(struct matrix_engine *engine, convoy_peer peer, convoy_transfer transfers_out[MATRIX_HELD])
+{
+    matrix_limit(engine);
+    for (uint32_t i = 0; i < MATRIX_HELD; i++) {
+        transfers_out[i] = send_start(engine, peer, "held");
+    }
+}
+
+void matrix_held_end(struct matrix_engine *from, struct matrix_engine *to, const convoy_transfer transfers[MATRIX_HELD])
+{
+    const struct convoy_load load = {.struct_size = sizeof load, .timeout_ns = MATRIX_WAIT_NS};
+    uint32_t whole = 0;
+    for (uint32_t i = 0; i < MATRIX_HELD; i++) {
+        struct convoy_tensor_view view = {.data = NULL};
+        struct convoy_payload payload = {
+            .struct_size = sizeof payload, .tensors = &view, .tensor_stride = sizeof view, .tensor_capacity = 1};
+        convoy_transfer transfer = 0;
+        matrix_need(convoy_host_accept_start(to->engine, &load, &transfer, &matrix_error), "accept_start");
+        finish(to, transfer, "accept");
+        matrix_need(convoy_host_transfer_payload(to->engine, transfer, &payload, &matrix_error), "payload");
+        whole += view.bytes == MATRIX_BYTES && memcmp(view.data, from->memory, MATRIX_BYTES) == 0;
+        matrix_need(convoy_host_transfer_release(to->engine, transfer, &matrix_error), "release");
+        send_finish(from, transfers[i]);
+    }
+    matrix_seen("held", "%u of %u", whole, MATRIX_HELD);
+}
+
 static convoy_peer connect_to(struct matrix_engine *engine, const char *session)
 {
     convoy_peer peer = 0;
