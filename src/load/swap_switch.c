@@ -7,8 +7,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define RETIRE_TRIES 4u
+#define RETIRE_REST_NS 10000000 /* nobody waits for the old one's memory, but other ranks may be in their pauses just now */
 
 /* -- undoing ------------------------------------------------------------------------------------------------------- */
 
@@ -139,6 +141,7 @@ static bool retire_one(const struct convoy_swap *swap, struct convoy_binding *ol
 
 int32_t convoy_swap_retire(struct convoy_swap *swap)
 {
+    (void)nanosleep(&(struct timespec){.tv_nsec = RETIRE_REST_NS}, NULL);
     uint64_t deadline_ns = convoy_deadline_after(convoy_now_ns(), swap->timeout_ns);
     for (size_t i = 0; i < swap->entry_count; i++) {
         const struct convoy_swap_entry *entry = &swap->entries[i];
