@@ -565,6 +565,10 @@ bench: ## compare with what hosts use today and with the floor; writes build/ben
 	/usr/bin/python3 -B tests/bench/transfer.py
 	/usr/bin/python3 -B tests/bench/python_bench.py
 
+.PHONY: bench-swap
+bench-swap: $(TEST_BIN)/integration/test_swap_load ## how long a host waits for a swap: 8 ranks, 100,000 steps and 50 swaps each, without and with transfers
+	CONVOY_SCALE=50 $<
+
 .PHONY: bench-python
 bench-python: all ## the last part of bench alone: the Python package beside torch gloo
 	[ "$(DEPS)" = no ] || tests/deps.sh bench
