@@ -59,9 +59,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static uint8_t positional[BYTES_MAX];
     struct convoy_payload_shape shape;
     struct convoy_keyed keyed;
-    if (size < 2 || convoy_keyed_init(&keyed, BYTES_MAX, positional) != CONVOY_OK) {
+    struct convoy_memory_plan plan = {0};
+    convoy_keyed_place(&keyed, BYTES_MAX, positional, &plan);
+    if (size < 2 || !convoy_memory_plan_make(&plan)) {
         return 0;
     }
+    convoy_keyed_place(&keyed, BYTES_MAX, positional, &plan);
     shape_choose(&shape, data[0]);
     convoy_keyed_prepare(&keyed, &shape);
     size_t length = size - 2 < BYTES_MAX ? size - 2 : BYTES_MAX;
@@ -71,6 +74,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     merge_try(is_keyed ? &convoy_keyed_ops : &convoy_positional_ops, &keyed.positional,
               is_keyed ? (void *)&keyed : (void *)&keyed.positional, exact, length, data[1] & 1);
     free(exact);
-    convoy_keyed_fini(&keyed);
+    convoy_memory_table_free(plan.base);
     return 0;
 }

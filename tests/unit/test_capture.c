@@ -42,7 +42,10 @@ static int32_t capture(struct convoy_capture *captured, struct convoy_poll_list 
     for (uint32_t i = 0; i < count; i++) {
         convoy_payload_shape_add(&shape, (uint32_t)lists[i].count, lists[i].flags);
     }
-    assert_int_equal(convoy_capture_init(captured, 64), CONVOY_OK);
+    struct convoy_memory_plan plan = {0};
+    convoy_capture_place(captured, 64, &plan);
+    assert_true(convoy_memory_plan_make(&plan));
+    convoy_capture_place(captured, 64, &plan);
     assert_int_equal(convoy_inject_init(&inject, faults, NULL), CONVOY_OK);
     int32_t status = convoy_capture_take(captured, &call, &shape, &inject, 5, error);
     convoy_inject_fini(&inject);
@@ -62,7 +65,7 @@ static void test_capture_advances_before_it_reads(void **state)
     assert_int_equal(capture(&captured, lists, 2, NULL, NULL), CONVOY_OK);
     assert_string_equal(host.trail, "AIabcij");
     assert_memory_equal(captured.states, ((const uint8_t[]){4, 4, 4, 4, 4}), 5);
-    convoy_capture_fini(&captured);
+    convoy_memory_table_free(captured.states); /* the first of its tables: all of them */
 }
 
 static void test_capture_demotes_success_where_staging_is_not_done(void **state)
@@ -75,7 +78,7 @@ static void test_capture_demotes_success_where_staging_is_not_done(void **state)
     assert_int_equal(capture(&captured, &list, 1, NULL, NULL), CONVOY_OK);
     assert_memory_equal(captured.states, ((const uint8_t[]){3, 0, 4, 4}), 4);
     assert_int_equal(captured.demoted[0], 1);
-    convoy_capture_fini(&captured);
+    convoy_memory_table_free(captured.states);
 }
 
 /* sgl-project/sglang issues 17259 and 22716, PR 17430: a foreign stamp is never Success, and Failed at its deadline. */
@@ -96,7 +99,7 @@ static void test_capture_gate_turns_foreign_stamps_into_transferring_then_failed
     assert_memory_equal(captured.states, ((const uint8_t[]){4, 3, 0, 3, 4, 2}), 6);
     assert_int_equal(captured.foreign[0], 2);
     assert_int_equal(captured.demoted[0], 2);
-    convoy_capture_fini(&captured);
+    convoy_memory_table_free(captured.states);
 }
 
 /* Faults come before demotion and gate: an injected failure is not gated, and an own failure is not counted. */
@@ -113,7 +116,7 @@ static void test_capture_injected_faults_are_counted(void **state)
     assert_memory_equal(captured.states, ((const uint8_t[]){0, 0, 4}), 3);
     assert_int_equal(captured.injected[0], 1);
     assert_int_equal(captured.demoted[0], 0);
-    convoy_capture_fini(&captured);
+    convoy_memory_table_free(captured.states);
 }
 
 static void test_capture_refuses_what_the_host_may_not_say(void **state)
@@ -129,15 +132,15 @@ static void test_capture_refuses_what_the_host_may_not_say(void **state)
     assert_int_equal(capture(&captured, &list, 1, NULL, &error), CONVOY_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "entry 1: what the advance callback returned is -3"));
     assert_string_equal(host.trail, "B"); /* no state was read */
-    convoy_capture_fini(&captured);
+    convoy_memory_table_free(captured.states);
     list.entry_flags = NULL;
     assert_int_equal(capture(&captured, &list, 1, NULL, &error), CONVOY_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "entry 1: state is 9, allowed: 0 to 4"));
-    convoy_capture_fini(&captured);
+    convoy_memory_table_free(captured.states);
     list.entry_flags = unknown;
     assert_int_equal(capture(&captured, &list, 1, NULL, &error), CONVOY_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "entry 2: entry_flags is 8"));
-    convoy_capture_fini(&captured);
+    convoy_memory_table_free(captured.states);
 }
 
 int main(void)
