@@ -344,6 +344,7 @@ int32_t convoy_host_memory_deregister(convoy_host_engine *engine, void *memory, 
                                       struct convoy_error *error);
 int32_t convoy_host_transfer_sync(convoy_host_engine *engine, const struct convoy_raw *raw, uint64_t timeout_ns,
                                   struct convoy_error *error);
+/* Since 1.1; with a plugin before it UNSUPPORTED, until a swap to one that has it. */
 int32_t convoy_host_transfer_admission_set(convoy_host_engine *engine, const struct convoy_admission *admission,
                                            struct convoy_error *error);
 

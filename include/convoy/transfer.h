@@ -292,7 +292,7 @@ struct convoy_admission {
  *   closed    CLOSED                               CLOSED                CLOSED           info             ok
  *   forked    FORKED                               FORKED                FORKED           FORKED           ok, no effect
  *
- *   A closed engine stays a tombstone until its context is closed.
+ *   admission_set counts as a start. A closed engine stays a tombstone until its context is closed.
  */
 struct convoy_transfer_table {
     struct convoy_table_header header;
@@ -374,8 +374,9 @@ struct convoy_transfer_table {
 
     /* Offers to a peer what is staged, or stages it first (stage not NULL); it goes on by itself. OK at its end: the
      * receiver has loaded and checked it. transfer_out: until release. As stage_start; CLOSED: stale peer or staged.
-     * UNSUPPORTED: no such path to this peer. PEER_LOST: the peer has gone. OVERLOADED: admission_set's waiting_max sends
-     * are waiting; nothing was staged. Its deadline runs while it waits for room, and TIMED_OUT then says for what.
+     * UNSUPPORTED: no such path to this peer. PEER_LOST: the peer has gone. OVERLOADED (since 1.1): admission_set's
+     * waiting_max sends are waiting; nothing was staged. Its deadline runs while it waits for room, and TIMED_OUT
+     * then says for what.
      * [any thread; never blocks; allocates; open; since 1.0] */
     int32_t (*send_start)(convoy_transfer_engine *engine, const struct convoy_stage *stage,
                           const struct convoy_send *send, convoy_transfer *transfer_out, struct convoy_error *error);
