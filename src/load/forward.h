@@ -55,4 +55,28 @@
         return answer;                                                                                                 \
     } while (0)
 
+/* The same of a function of an engine that starts a transfer and waits for its end. What answers MOVED in that wait has started
+ * it: to start once more would do it twice, and nobody could release the first. So what is left is to wait for it, as long as its
+ * own deadline lets it live. The arguments after `out` are what the slot has before transfer_out. */
+#define CONVOY_FORWARD_START(host, slot, out, ...)                                                                     \
+    do {                                                                                                               \
+        if ((host) == NULL) {                                                                                          \
+            return convoy_host_no_handle(error, #host);                                                                \
+        }                                                                                                              \
+        const struct convoy_binding *binding;                                                                          \
+        convoy_transfer started = 0;                                                                                   \
+        convoy_transfer *started_out = (out) != NULL ? &started : NULL;                                                \
+        struct convoy_again again = {0};                                                                               \
+        int32_t answer = CONVOY_FORWARD_ONCE(host, binding, slot, __VA_ARGS__, started_out, error);                    \
+        while (answer == CONVOY_MOVED && started == 0 &&                                                               \
+               convoy_gate_again(&(host)->handle.loader->gate, &again, &answer, error)) {                              \
+            answer = CONVOY_FORWARD_ONCE(host, binding, slot, __VA_ARGS__, started_out, error);                        \
+        }                                                                                                              \
+        if (started != 0) {                                                                                            \
+            *(out) = started;                                                                                          \
+        }                                                                                                              \
+        bool is_under_way = answer == CONVOY_MOVED && started != 0;                                                    \
+        return is_under_way ? convoy_host_transfer_wait(host, started, UINT64_MAX, NULL, error) : answer;              \
+    } while (0)
+
 #endif

@@ -123,13 +123,13 @@ int32_t convoy_host_transfer_send(convoy_host_engine *engine, const struct convo
                                   const struct convoy_send *send, convoy_transfer *transfer_out,
                                   struct convoy_error *error)
 {
-    CONVOY_FORWARD(engine, transfer.send, stage, send, transfer_out, error);
+    CONVOY_FORWARD_START(engine, transfer.send, transfer_out, stage, send);
 }
 
 int32_t convoy_host_transfer_accept(convoy_host_engine *engine, const struct convoy_load *load,
                                     convoy_transfer *transfer_out, struct convoy_error *error)
 {
-    CONVOY_FORWARD(engine, transfer.accept, load, transfer_out, error);
+    CONVOY_FORWARD_START(engine, transfer.accept, transfer_out, load);
 }
 
 int32_t convoy_host_transfer_payload(convoy_host_engine *engine, convoy_transfer transfer,

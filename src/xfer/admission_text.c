@@ -53,11 +53,17 @@ void convoy_xfer_admission_why(const struct convoy_xfer *engine, const struct co
     const struct convoy_xfer_peer *peer = &engine->peers[send->peer];
     const struct convoy_admission_limit limit = convoy_admission_of_peer(own);
     bool is_for_peer = !convoy_admission_fits(&peer->admission.load, limit, send->payload_bytes);
+    bool is_for_engine = !convoy_admission_fits(&own->load, convoy_admission_of_engine(own), send->payload_bytes);
+    uint64_t waited_ms = (convoy_now_ns() - send->wait.since_ns) / CONVOY_NS_PER_MS;
     char figures[CONVOY_ADMISSION_TEXT_BYTES];
+    if (!is_for_peer && !is_for_engine) { /* what it waited behind has ended in the same look */
+        (void)snprintf(text, CONVOY_ADMISSION_WHY_BYTES, "it waited %" PRIu64 " ms for room, which came no sooner than this",
+                       waited_ms);
+        return;
+    }
     convoy_admission_text(is_for_peer ? &peer->admission.load : &own->load,
                           is_for_peer ? limit : convoy_admission_of_engine(own), figures);
-    uint64_t waited_ms = (convoy_now_ns() - send->wait.since_ns) / CONVOY_NS_PER_MS;
     (void)snprintf(text, CONVOY_ADMISSION_WHY_BYTES, "it waited %" PRIu64 " ms behind %u for room of its %s; %s%s%s", waited_ms,
-                   count_before(engine, send, is_for_peer), is_for_peer ? "peer" : "engine", figures,
-                   is_for_peer ? " to " : "", is_for_peer ? peer->session : "");
+                   count_before(engine, send, is_for_peer), is_for_peer ? "peer" : "engine", figures, is_for_peer ? " to " : "",
+                   is_for_peer ? peer->session : "");
 }

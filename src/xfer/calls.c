@@ -59,6 +59,7 @@ int32_t convoy_xfer_wait(struct convoy_xfer *engine, convoy_transfer transfer, u
 {
     struct convoy_xfer_pausing pausing = {0};
     int32_t status = CONVOY_CLOSED;
+    bool was_there = false; /* a close ends and forgets what is open, before the one that waits for it has the lock again */
     convoy_xfer_lock(engine);
     for (;;) {
         uint64_t now = convoy_now_ns();
@@ -73,8 +74,11 @@ int32_t convoy_xfer_wait(struct convoy_xfer *engine, convoy_transfer transfer, u
             entry = convoy_xfer_entry_find(engine, transfer, error); /* the lock was given up */
         }
         if (entry == NULL) {
+            bool is_closed_under_it = was_there && convoy_xfer_check_open(engine, NULL) != CONVOY_OK;
+            status = is_closed_under_it ? convoy_error_set(error, CONVOY_CANCELED, "the engine is closing") : CONVOY_CLOSED;
             break;
         }
+        was_there = true;
         if (engine->is_halted) { /* whoever has the new build's handle waits there */
             status = convoy_error_set(error, CONVOY_MOVED, "engine %s moves to another build", engine->session);
             entry->is_awaited = false;

@@ -369,6 +369,24 @@ static int32_t stage_start(convoy_transfer_engine *engine, const struct convoy_s
     return count_up(OBJECT(engine), NULL, staged_out);
 }
 
+/* Starts one, says which, and waits for it. */
+static int32_t accept_one(convoy_transfer_engine *engine, const struct convoy_load *load, convoy_transfer *transfer_out,
+                          struct convoy_error *error)
+{
+    (void)load;
+    (void)error;
+    int32_t status = count_up(OBJECT(engine), NULL, transfer_out);
+    return status == CONVOY_OK ? wait_object(OBJECT(engine), 0) : status;
+}
+
+static int32_t send_one(convoy_transfer_engine *engine, const struct convoy_stage *stage, const struct convoy_send *send,
+                        convoy_transfer *transfer_out, struct convoy_error *error)
+{
+    (void)stage;
+    (void)send;
+    return accept_one(engine, NULL, transfer_out, error);
+}
+
 static int32_t transfer_wait(convoy_transfer_engine *engine, convoy_transfer transfer, uint64_t timeout_ns,
                              struct convoy_transfer_result *result_out, struct convoy_error *error)
 {
@@ -506,7 +524,9 @@ static const struct convoy_transfer_table transfer = {.header = HEADER(transfer)
                                                       .engine_open = engine_open,
                                                       .engine_close = engine_close,
                                                       .stage_start = stage_start,
-                                                      .transfer_wait = transfer_wait};
+                                                      .transfer_wait = transfer_wait,
+                                                      .send = send_one,
+                                                      .accept = accept_one};
 static const struct convoy_move_table move = {.header = HEADER(move),
                                               .quiesce = quiesce,
                                               .resume = resume,

@@ -3,8 +3,12 @@
 #include "tests/integration/admission_scene.h"
 #include "tests/lib/engine_moves.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -270,13 +274,55 @@ static void test_admission_peer_that_goes_takes_what_waits_for_it_along_and_noth
     check_peer(false);
 }
 
+struct waiter {
+    struct engine *engine;
+    convoy_transfer sent;
+    _Atomic int32_t thread; /* as the system counts them; 0 = not begun */
+    _Atomic int32_t status;
+};
+
+static void *wait_for_one(void *argument)
+{
+    struct waiter *waiter = argument;
+    struct convoy_error error = {.struct_size = sizeof error};
+    atomic_store(&waiter->thread, gettid());
+    atomic_store(&waiter->status, waiter->engine->table->transfer_wait(waiter->engine->handle, waiter->sent,
+                                                                       ENGINE_TIMEOUT_NS, NULL, &error));
+    return NULL;
+}
+
+static bool is_asleep(const struct waiter *waiter)
+{
+    char path[64];
+    char state = 0;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&waiter->thread));
+    FILE *file = fopen(path, "r");
+    bool is_read = file != NULL && fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return is_read && state == 'S';
+}
+
+/* Whoever waits for one at that moment is told so, as of all others. */
 static void test_admission_closing_engine_ends_what_waits(void **state)
 {
     (void)state;
     convoy_transfer sent[1 + WAITING];
     struct scene *scene = scene_waiting(one_at_a_time, sent);
     const struct convoy_admission admission = {.struct_size = sizeof admission};
+    struct waiter waiters[1 + WAITING];
+    pthread_t threads[1 + WAITING];
+    for (uint32_t i = 0; i < 1 + WAITING; i++) {
+        waiters[i] = (struct waiter){.engine = scene->sender, .sent = sent[i], .status = CONVOY_IN_PROGRESS};
+        EXPECT_EQUAL(pthread_create(&threads[i], NULL, wait_for_one, &waiters[i]), 0);
+        AWAIT(atomic_load(&waiters[i].thread) != 0 && is_asleep(&waiters[i]));
+    }
     CALL_OK(scene->sender, engine_close, ENGINE_TIMEOUT_NS);
+    for (uint32_t i = 0; i < 1 + WAITING; i++) {
+        EXPECT_EQUAL(pthread_join(threads[i], NULL), 0);
+        EXPECT_EQUAL(atomic_load(&waiters[i].status), CONVOY_CANCELED);
+    }
     CALL_STATUS(scene->sender, CONVOY_CLOSED, admission_set, &admission);
     const struct convoy_engine_info info = scene_info(scene);
     EXPECT_EQUAL(info.state, CONVOY_ENGINE_CLOSED);

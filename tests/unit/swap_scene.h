@@ -115,6 +115,7 @@ struct scene_call {
     struct scene *scene;
     int32_t (*run)(struct scene_call *call);
     convoy_host_group *group;
+    convoy_transfer transfer;
     uint64_t timeout_ns;
     _Atomic int32_t status; /* CONVOY_IN_PROGRESS until it has returned */
     pthread_t thread;

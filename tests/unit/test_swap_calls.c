@@ -54,6 +54,16 @@ static int32_t call_wait(struct scene_call *call)
     return convoy_host_transfer_wait(call->scene->engine, 1, call->timeout_ns, NULL, &call->error);
 }
 
+static int32_t call_send(struct scene_call *call)
+{
+    return convoy_host_transfer_send(call->scene->engine, NULL, NULL, &call->transfer, &call->error);
+}
+
+static int32_t call_accept(struct scene_call *call)
+{
+    return convoy_host_transfer_accept(call->scene->engine, NULL, &call->transfer, &call->error);
+}
+
 static int32_t call_reduce_wait(struct scene_call *call)
 {
     return convoy_host_reduce_wait(call->scene->group, 1, call->timeout_ns, NULL, &call->error);
@@ -212,6 +222,45 @@ static void test_swap_calls_that_wait_go_on_with_the_time_that_is_left(void **st
     scene_close(&scene);
 }
 
+/* A send or accept that was MOVED in its wait has started: the new build is asked to wait for it, and starts nothing. */
+static void test_swap_calls_that_start_and_wait_are_started_once(void **state)
+{
+    int32_t (*const both[])(struct scene_call *call) = {call_send, call_accept};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct scene scene;
+        scene_open(&scene);
+        atomic_store(&scene.b->wait_ns, 1);
+        struct scene_call call = {.scene = &scene, .run = both[i]};
+        scene_start(&call);
+        AWAIT(atomic_load(&scene.a->waiting) == 1);
+        assert_int_equal(scene_swap(&scene, "mover_b"), CONVOY_OK);
+        assert_int_equal(scene_end(&call), CONVOY_OK);
+        assert_int_equal(call.transfer, ++scene.stages);
+        assert_true(atomic_load(&scene.b->seen_timeout_ns) > UINT64_MAX / 2); /* its own deadline ends it */
+        scene_expect_calls(&scene); /* the next number is the next one */
+        scene_close(&scene);
+    }
+}
+
+/* One that comes in the pause has started nothing. */
+static void test_swap_calls_that_start_and_wait_in_the_pause_are_made_by_the_new_build(void **state)
+{
+    struct scene scene;
+    struct pause pause;
+    (void)state;
+    scene_open(&scene);
+    atomic_store(&scene.b->wait_ns, 1);
+    pause_begin(&pause, &scene);
+    struct scene_call call = {.scene = &scene, .run = call_accept};
+    scene_start(&call);
+    assert_int_equal(pause_end(&pause, &scene), CONVOY_OK);
+    assert_int_equal(scene_end(&call), CONVOY_OK);
+    assert_int_equal(call.transfer, ++scene.stages);
+    scene_expect_calls(&scene);
+    scene_close(&scene);
+}
+
 /* A wait that comes in the pause has not waited yet: it has all of its time, however long the pause is. */
 static void test_swap_calls_of_a_wait_in_the_pause_have_all_their_time(void **state)
 {
@@ -324,6 +373,8 @@ int main(void)
         cmocka_unit_test(test_swap_calls_of_a_second_swap_are_busy),
         cmocka_unit_test(test_swap_calls_of_an_open_under_way_are_in_the_walk),
         cmocka_unit_test(test_swap_calls_that_wait_go_on_with_the_time_that_is_left),
+        cmocka_unit_test(test_swap_calls_that_start_and_wait_are_started_once),
+        cmocka_unit_test(test_swap_calls_that_start_and_wait_in_the_pause_are_made_by_the_new_build),
         cmocka_unit_test(test_swap_calls_of_a_wait_in_the_pause_have_all_their_time),
         cmocka_unit_test(test_swap_calls_that_wait_by_default_keep_the_default),
         cmocka_unit_test(test_swap_calls_on_what_was_closed_before_are_closed),

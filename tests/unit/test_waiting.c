@@ -2,6 +2,7 @@
 /* The queue of what waits for room against a list that is searched from end to end, and the rule of who may go. */
 #include "tests/lib/expect.h"
 #include "xfer/admission.h"
+#include "xfer/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,38 @@ static void test_admission_text_has_limits_where_there_are_any(void **state)
     EXPECT(strlen(text) < sizeof text - 1); /* nothing is cut off */
 }
 
+/* One that waits, and what there is of the engine and to its peer when its deadline passes. */
+static void expect_why(const struct convoy_admission *limits, uint32_t engine_load, uint32_t peer_load, const char *wanted)
+{
+    char why[CONVOY_ADMISSION_WHY_BYTES];
+    struct convoy_xfer *engine = calloc(1, sizeof *engine);
+    struct convoy_xfer_entry *send = calloc(1, sizeof *send);
+    struct convoy_xfer_peer *peer = calloc(1, sizeof *peer);
+    EXPECT(engine != NULL && send != NULL && peer != NULL);
+    *send = (struct convoy_xfer_entry){.place = CONVOY_XFER_PLACE_WAITING, .next = CONVOY_XFER_NOBODY};
+    engine->entries = send;
+    engine->peers = peer;
+    engine->admission.limits = *limits;
+    engine->admission.load.under_way = engine_load;
+    peer->admission.load.under_way = peer_load;
+    convoy_xfer_admission_why(engine, send, why);
+    EXPECT(strstr(why, wanted) != NULL);
+    free(peer);
+    free(send);
+    free(engine);
+}
+
+/* All may end in one look; the first then makes room for the others, which must not be told of a room that nobody lacks. */
+static void test_admission_text_names_whose_room_was_lacking_or_nobodys(void **state)
+{
+    (void)state;
+    const struct convoy_admission limits = {.under_way_max = 2, .peer_under_way_max = 1};
+    expect_why(&limits, 2, 0, "behind 0 for room of its engine; 2 of 2 are under way");
+    expect_why(&limits, 1, 1, "behind 0 for room of its peer; 1 of 1 are under way");
+    expect_why(&limits, 2, 1, "behind 0 for room of its peer; 1 of 1 are under way");
+    expect_why(&limits, 0, 0, "ms for room, which came no sooner than this");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_waiting_many_of_one_priority_come_out_as_they_came),
         cmocka_unit_test(test_admission_rule_counts_and_bytes_each_bound_what_is_under_way),
         cmocka_unit_test(test_admission_text_has_limits_where_there_are_any),
+        cmocka_unit_test(test_admission_text_names_whose_room_was_lacking_or_nobodys),
     };
     return cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
 }
