@@ -71,6 +71,7 @@ static void close_destroy(struct convoy_group *group, uint64_t deadline_ns)
     group->engine = NULL; /* calls from any thread see the tombstone from now on */
     convoy_record_shrink(&group->record);
     (void)pthread_mutex_unlock(&group->lock);
+    convoy_engine_stop(engine); /* a round may be open, and another host's part of it may come just now */
     convoy_sync_close(group->sync);
     group->sync = NULL;
     convoy_poll_close(group->poll);

@@ -190,6 +190,13 @@ static void engine_say_goodbye(struct convoy_engine *engine)
     CONVOY_POINT(close_after_goodbye);
 }
 
+void convoy_engine_stop(struct convoy_engine *engine)
+{
+    if (engine != NULL && engine->remote != NULL) {
+        convoy_remote_stop(engine->remote);
+    }
+}
+
 void convoy_engine_close(struct convoy_engine *engine, uint64_t deadline_ns)
 {
     if (engine == NULL) {

@@ -66,6 +66,10 @@ struct convoy_engine_options {
 int32_t convoy_engine_open(const struct convoy_engine_options *options, struct convoy_bootstrap *bootstrap,
                            uint64_t deadline_ns, struct convoy_engine **engine_out, struct convoy_error *error);
 
+/* No thread of the engine's own looks at a round any more, so that what an open one is merged into may go. Before close. NULL:
+ * nothing. */
+void convoy_engine_stop(struct convoy_engine *engine);
+
 /* Says goodbye (peers see CLOSED in their next unfinished round), joins the progress thread, unmaps. */
 void convoy_engine_close(struct convoy_engine *engine, uint64_t deadline_ns);
 

@@ -15,6 +15,9 @@
 int32_t convoy_remote_open(struct convoy_engine *engine, struct convoy_bootstrap *bootstrap,
                            size_t partial_bytes_max, struct convoy_error *error);
 
+/* Joins the progress thread, if there is one. It can be started again. */
+void convoy_remote_stop(struct convoy_remote *remote);
+
 /* Starts the progress thread. Everything else of the engine is ready. */
 int32_t convoy_remote_start(struct convoy_engine *engine, struct convoy_error *error);
 void convoy_remote_close(struct convoy_engine *engine, uint64_t deadline_ns);

@@ -191,9 +191,6 @@ int32_t convoy_remote_allocate(struct convoy_remote *remote, struct convoy_error
 int32_t convoy_remote_link_open(struct convoy_remote *remote, struct convoy_link **link_out, struct convoy_error *error);
 void convoy_remote_free(struct convoy_remote *remote);
 
-/* remote.c: joins the thread, if there is one. */
-void convoy_remote_stop(struct convoy_remote *remote);
-
 /* remote_move.c: the link of one that thaws. When this fails nothing has changed; down is its undoing. */
 int32_t convoy_remote_link_up(struct convoy_remote *remote, struct convoy_error *error);
 void convoy_remote_link_down(struct convoy_remote *remote, enum convoy_remote_stage stage);

@@ -268,8 +268,8 @@ static void test_bootstrap_deadline_also_tells_of_refusals(void **state)
 static void play_wrong_among_three(struct cast *cast, uint32_t first)
 {
     cast->members[0].timeout_ns = cast->members[2].timeout_ns = CAST_TIMEOUT_NS;
-    cast->members[first].timeout_ns = CONVOY_NS_PER_S;
-    cast->members[1].timeout_ns = 2 * CONVOY_NS_PER_S;
+    cast->members[first].timeout_ns = 4 * CONVOY_NS_PER_S; /* long enough for the middle one to come, on a busy machine */
+    cast->members[1].timeout_ns = 6 * CONVOY_NS_PER_S;
     cast_run(cast);
 }
 
