@@ -141,7 +141,9 @@ static bool retire_one(const struct convoy_swap *swap, struct convoy_binding *ol
 
 int32_t convoy_swap_retire(struct convoy_swap *swap)
 {
-    (void)nanosleep(&(struct timespec){.tv_nsec = RETIRE_REST_NS}, NULL);
+    if (swap->entry_count != 0) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = RETIRE_REST_NS}, NULL);
+    }
     uint64_t deadline_ns = convoy_deadline_after(convoy_now_ns(), swap->timeout_ns);
     for (size_t i = 0; i < swap->entry_count; i++) {
         const struct convoy_swap_entry *entry = &swap->entries[i];

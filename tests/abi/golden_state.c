@@ -57,6 +57,14 @@ static int32_t begin_read(const uint8_t *data, size_t length, uint8_t *room, str
 
 static _Alignas(64) uint8_t read_room[GOLDEN_BYTES_MAX];
 
+/* Of one that has a single item. */
+static int32_t read_first(const uint8_t *data, size_t length, struct convoy_bundle_item *item_out)
+{
+    struct convoy_bundle_reader reader;
+    int32_t status = begin_read(data, length, read_room, &reader);
+    return status == CONVOY_OK && !convoy_bundle_next(&reader, item_out) ? CONVOY_MALFORMED : status;
+}
+
 /* -- the frame ----------------------------------------------------------------------------------------------------- */
 
 struct things {
@@ -185,14 +193,10 @@ static bool is_pool(struct convoy_pool *pool)
 static int32_t decode_pool(uint32_t which, const uint8_t *data, size_t length)
 {
     (void)which;
-    struct convoy_bundle_reader reader;
     struct convoy_bundle_item item;
     struct convoy_pool *pool = NULL;
     const struct convoy_pool_options options = {.kind = CONVOY_POOL_HOST};
-    int32_t status = begin_read(data, length, read_room, &reader);
-    if (status == CONVOY_OK && !convoy_bundle_next(&reader, &item)) {
-        status = CONVOY_MALFORMED;
-    }
+    int32_t status = read_first(data, length, &item);
     status = status == CONVOY_OK ? convoy_pool_restore(&options, &item, &pool, NULL) : status;
     if (status != CONVOY_OK) {
         return status;
@@ -274,12 +278,8 @@ static bool is_record(const struct convoy_record *record)
 static int32_t decode_record(uint32_t which, const uint8_t *data, size_t length)
 {
     (void)which;
-    struct convoy_bundle_reader reader;
     struct convoy_bundle_item item;
-    int32_t status = begin_read(data, length, read_room, &reader);
-    if (status == CONVOY_OK && !convoy_bundle_next(&reader, &item)) {
-        status = CONVOY_MALFORMED;
-    }
+    int32_t status = read_first(data, length, &item);
     struct convoy_record *record = status == CONVOY_OK ? convoy_memory_zalloc(sizeof *record) : NULL;
     if (record == NULL) {
         return status == CONVOY_OK ? CONVOY_NO_MEMORY : status;
